@@ -160,7 +160,7 @@ class ScheduleKeeper:
             stamp = (versions.schedules, versions.agents, runs)
             if stamp == self._seen and not anyway:
                 return None
-            rows, now = tx.background.following.list_followed_schedules(), tx.now
+            rows, now = tx.background.schedules.list_followed_schedules(), tx.now
         ids = frozenset(schedule_id(runs.queues.main, planned.ref) for planned, _ in rows)
         schedules, unreadable = [], []
         for planned, agent in rows:
@@ -181,7 +181,7 @@ class ScheduleKeeper:
                 log.warning("schedule.not_followed", schedule=outcome.planned.ref, reason=outcome.error)
         if changed:
             with self._store.begin() as tx:
-                tx.background.following.store_results(changed)
+                tx.background.schedules.store_results(changed)
 
     def _start_overdue_runs(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
         """Start one-time schedules that were due before Temporal knew of them."""

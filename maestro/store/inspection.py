@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, func
 from sqlalchemy.exc import OperationalError
-from sqlmodel import Session, select
+from sqlmodel import select
 
 from maestro.domain.connectors import BotInstance
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
@@ -19,7 +19,7 @@ from maestro.domain.llm.accounts import ModelAccount
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.webhooks.webhook import Webhook
-from maestro.store.background.schedules import ScheduleFollowing
+from maestro.store.background.schedules import Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.engine.database import open_observer
 from maestro.store.engine.repository import Link
@@ -60,16 +60,14 @@ def inspect_database(path: Path, seconds: float) -> Inspection:
         if damage:
             return Inspection(damage, thorough=True)
         with closing(Link(connection)) as link:
-            jobs = _count_jobs(link.session)
+            jobs = Counter(dict(link.session.exec(select(Job.status, func.count()).group_by(Job.status)).all()))
             return Inspection(
                 damage="",
                 thorough=damage is not None,
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],
                 connectors=WebUsers(link, datetime.now(UTC)).list_connectors(),
-                schedules=[
-                    planned for planned, _ in ScheduleFollowing(link, datetime.now(UTC)).list_followed_schedules()
-                ],
+                schedules=Schedules(link, datetime.now(UTC)).list_schedules(),
                 webhooks=WebhookEndpoints(link, datetime.now(UTC)).list_webhooks(),
                 bots=Bots(link, datetime.now(UTC)).list_bots(),
             )
@@ -96,10 +94,6 @@ def read_stored_accounts(path: Path) -> Sequence[ModelAccount]:
         require_release(connection, path)
         with closing(Link(connection)) as link:
             return Accounts(link, datetime.now(UTC)).list_accounts()
-
-
-def _count_jobs(session: Session) -> Counter[str]:
-    return Counter(dict(session.exec(select(Job.status, func.count()).group_by(Job.status)).all()))
 
 
 def _find_damage(connection: Connection, seconds: float) -> str | None:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import local
@@ -257,14 +257,11 @@ class _Commit(Generic[Result]):
                 if self.last.is_set():
                     raise
                 log.warning("store.commit_repeated", reason=str(error), pause_seconds=pause)
-            await self._wait_before_retry(pause)
+            # A cancellation ends the pause, and one last attempt follows.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self.last.wait()
             pause = min(2 * pause, LONGEST_PAUSE)
-
-    async def _wait_before_retry(self, seconds: float) -> None:
-        """Wait before the next attempt; a cancellation ends the wait, and one last attempt follows."""
-        waiting = asyncio.create_task(self.last.wait())
-        await asyncio.wait([waiting], timeout=seconds)
-        waiting.cancel()
 
     async def _spool_in_thread(self, spool: Callable[[], object]) -> None:
         """Spool in a thread of its own, because all threads of the pool may be waiting for the database's lock."""

@@ -14,7 +14,7 @@ from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobEnding, JobStatus,
 from maestro.domain.messages import InboxRow, LaneKey
 from maestro.domain.questions.question import QuestionAnswer
 from maestro.store.agents.edits import AgentEdits
-from maestro.store.background.schedules import ScheduleFollowing, ScheduleRuns, Schedules
+from maestro.store.background.schedules import ScheduleRuns, Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.cache import RowVersionReader, StoreStates
 from maestro.store.chat import Chat
@@ -155,7 +155,6 @@ class BackgroundTables(Repository):
 
     schedules = LazyRepository(Schedules)
     runs = LazyRepository(ScheduleRuns)
-    following = LazyRepository(ScheduleFollowing)
     webhooks = LazyRepository(WebhookEndpoints)
 
 

@@ -1,10 +1,9 @@
 """Queries for schedules (heartbeats and crons): edits by operators, runs, and their state in Temporal (ADR 17)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, count, islice, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, bindparam, not_, or_, update
 from sqlmodel import col, select
@@ -47,6 +46,14 @@ MOST_TIMES = 100
 _SMALLEST = timedelta(microseconds=1)
 
 
+class FollowedSchedule(NamedTuple):
+    """The result of sending a schedule to Temporal: the digest of the definition sent, or the error."""
+
+    planned: ScheduleColumns
+    digest: str
+    error: str = ""
+
+
 class Schedules(Repository):
     """Queries for schedules by ``ref``, such as cron-3, and edits of schedules by operators.
 
@@ -70,6 +77,14 @@ class Schedules(Repository):
     def list_schedules(self) -> Sequence[ScheduleColumns]:
         """Return all schedules: heartbeats before crons, each oldest first."""
         return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
+
+    def list_followed_schedules(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
+        """Return all schedules with their agents: heartbeats before crons, each oldest first."""
+        queries = (
+            select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)).order_by(col(kind.id))
+            for kind in KINDS
+        )
+        return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
 
     def list_schedules_of_agent(self, agent: Agent) -> Sequence[ScheduleColumns]:
         """Return all schedules of an agent: heartbeats before crons, each oldest first."""
@@ -95,8 +110,7 @@ class Schedules(Repository):
 
     def build_schedule_view(self, planned: ScheduleColumns) -> ScheduleView:
         kind = type(planned)
-        row = self._session.exec(_with_agents(kind).where(col(kind.id) == planned.id)).one()
-        planned, agent, job = row
+        planned, agent, job = self._session.exec(_with_agents(kind).where(col(kind.id) == planned.id)).one()
         return schedule_view(planned, agent, job, self._now)
 
     def add_schedule(
@@ -155,6 +169,16 @@ class Schedules(Repository):
         self._delete_object(planned)
         self._audit(actor, "remove", planned, planned.name)
 
+    def store_results(self, outcomes: Sequence[FollowedSchedule]) -> None:
+        """Store the digest of the definition that Temporal now has of each schedule, or the error if it refused one.
+
+        If a schedule was changed meanwhile, its digest differs from the stored one, so the keeper sends the schedule
+        again.
+        """
+        for planned, digest, error in outcomes:
+            of_schedule = update(type(planned)).where(col(type(planned).id) == planned.id)
+            self._run_statement(of_schedule.values(followed=digest, follow_error=error))
+
     def _audit(self, actor: str, action: str, planned: ScheduleColumns, detail: str) -> None:
         Audit(self._link, self._now).add_entry(actor, f"{planned.kind}.{action}", planned.ref, detail)
 
@@ -205,35 +229,6 @@ def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> Colum
             return and_(not_(ended), not_(paused), not_(works))
         case _:
             return and_(not_(ended), not_(paused), works)
-
-
-@dataclass(frozen=True)
-class FollowedSchedule:
-    """The result of sending a schedule to Temporal: the digest of the definition sent, or the error."""
-
-    planned: ScheduleColumns
-    digest: str
-    error: str = ""
-
-
-class ScheduleFollowing(Repository):
-    """Queries for schedules with the digest of the definition that Temporal has of each."""
-
-    def list_followed_schedules(self) -> Sequence[tuple[ScheduleColumns, Agent]]:
-        """Return all schedules with their agents."""
-        queries = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in KINDS)
-        return [(planned, agent) for query in queries for planned, agent in self._session.exec(query)]
-
-    def store_results(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        """Store the digest of the definition that Temporal now has of each schedule, or the error if it refused one.
-
-        If a schedule was changed meanwhile, its digest differs from the stored one, so the keeper sends the schedule
-        again.
-        """
-        for outcome in outcomes:
-            kind = type(outcome.planned)
-            of_schedule = update(kind).where(col(kind.id) == outcome.planned.id)
-            self._run_statement(of_schedule.values(followed=outcome.digest, follow_error=outcome.error))
 
 
 class ScheduleRuns(Repository):

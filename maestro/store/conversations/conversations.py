@@ -132,7 +132,8 @@ class Conversations(Repository):
     )
     _UNARCHIVED = PreparedStatement(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
     # A prompt reads hundreds of messages, and columns are cheaper to read than ``Message`` objects.
-    _LINE = columns(*(getattr(Message, name) for name in StoredMessage._fields if name != "plain_chars"))
+    _LINE_FIELDS = tuple(name for name in StoredMessage._fields if name != "plain_chars")
+    _LINE = columns(*(getattr(Message, name) for name in _LINE_FIELDS))
     _UP_TO = (
         col(Message.conversation_id) == bindparam("of_conversation"),
         col(Message.id) <= bindparam("up_to"),
@@ -327,7 +328,7 @@ class Conversations(Repository):
         plain messages a prompt needs only the columns of an index.
         """
         rows = self._read_rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
-        whole = {last.id: _stored_message(last)}
+        whole = {last.id: StoredMessage(*(getattr(last, name) for name in self._LINE_FIELDS))}
         missing = [number for number, _, _, inbox_id, chars in rows if chars is None or inbox_id in answered_ids]
         if missing != [last.id]:
             whole.update(
@@ -337,10 +338,3 @@ class Conversations(Repository):
             whole.get(number) or StoredMessage(number, role, "", tokens, inbox_id, "", None, False, chars)
             for number, role, tokens, inbox_id, chars in rows
         ]
-
-
-def _stored_message(message: MessageColumns) -> StoredMessage:
-    content, tokens, inbox_id = message.content, message.token_estimate, message.inbox_id
-    return StoredMessage(
-        message.id or 0, message.role, content, tokens, inbox_id, message.job_id, message.agent_id, message.has_files
-    )

@@ -157,15 +157,13 @@ class ConversationLists(Repository):
         messages.sort(key=_message_id, reverse=True)
         if len(messages) > limit:
             return messages[:limit], messages[limit - 1].message.id
-        return messages, since if since > self._find_first_id() else None
+        first_ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))
+        first_id = min((number for number in first_ids if number is not None), default=0)
+        return messages, since if since > first_id else None
 
     def _find_next_id(self) -> int:
         ids = [self._session.exec(select(func.max(table.id))).one() or 0 for table in (Message, ArchivedMessage)]
         return max(ids) + 1
-
-    def _find_first_id(self) -> int:
-        ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))
-        return min((number for number in ids if number is not None), default=0)
 
     def _list_messages_between(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None

@@ -51,7 +51,9 @@ class Removals(Repository):
         """
         self.get_conversation(conversation_id)
         jobs = self._list_ended_job_ids(conversation_id)
-        own = self._find_referenced_digests(jobs)
+        own: set[str] = set()
+        for ids in split_into_batches(sorted(jobs)):
+            own.update(*(digests for _, digests in self._read_references(_reference_queries(ids))))
         marks = (self._read_highest_value(Prompt.id), self._read_highest_value(LLMCall.id))
         used_elsewhere = self._find_digests_of_others(own, jobs, _reference_queries())
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
@@ -123,13 +125,6 @@ class Removals(Repository):
 
     def _read_highest_value(self, column: Any) -> int:
         return int(self._run_statement(select(func.coalesce(func.max(column), 0))).scalar_one())
-
-    def _find_referenced_digests(self, jobs: Collection[str]) -> set[str]:
-        digests: set[str] = set()
-        for ids in split_into_batches(sorted(jobs)):
-            for _, texts in self._read_references(_reference_queries(ids)):
-                digests |= texts
-        return digests
 
     def _find_digests_of_others(
         self, digests: Collection[str], jobs: Collection[str], queries: Iterable[Select[Any]]

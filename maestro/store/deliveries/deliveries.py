@@ -39,12 +39,10 @@ OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", 
 """The columns that are reset when a chunk is sent again, with their values."""
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+"""The states of chunks that no job is sending, so that a report decides their outcome."""
 
 FURTHER = tuple(ReceiptState)
 """The statuses of a message in their order, in which a status only moves forward."""
-
-CLOSED = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
-"""The states of chunks that no job is sending, so that a report decides their outcome."""
 
 HELD = "held back as unconfirmed, until an operator had it sent"
 
@@ -105,7 +103,7 @@ class DeliveryReports(Repository):
             return True
         arrived = row.standing in (ReceiptState.DELIVERED, ReceiptState.READ)
         undelivered = report.standing is ReceiptState.FAILED and not arrived
-        settled = row.state in CLOSED
+        settled = row.state in ARRIVED_OR_MAY_HAVE
         reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
         self._update_row(
             Delivery,
@@ -118,7 +116,9 @@ class DeliveryReports(Repository):
             tried_at=None if settled else row.tried_at,
         )
         if undelivered and settled and row.purpose is DeliveryPurpose.ANSWER:
-            self._fail_job(row.job_id, report.error)
+            completed = update(Job).where(col(Job.id) == row.job_id, col(Job.status) == JobStatus.COMPLETED)
+            if self._run_statement(completed.values(status=JobStatus.FAILED, error=report.error)).rowcount:
+                self._fail_sending_step(row.job_id, report.error)
         return True
 
     def find_receipt(self, address: Address, key: str) -> Receipt | None:
@@ -154,12 +154,6 @@ class DeliveryReports(Repository):
         of_account = (Delivery.platform == address.platform, Delivery.account == address.account)
         query = select(Delivery).where(Delivery.key == key, *of_account).order_by(col(Delivery.id).desc()).limit(1)
         return self._session.exec(query, execution_options={"populate_existing": True}).first()
-
-    def _fail_job(self, job_id: str, reason: str) -> None:
-        """Turn a completed job into one that failed at its last step, which sent the answer."""
-        completed = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
-        if self._run_statement(completed.values(status=JobStatus.FAILED, error=reason)).rowcount:
-            self._fail_sending_step(job_id, reason)
 
     def _fail_sending_step(self, job_id: str, reason: str) -> None:
         """Turn the completed step that sent an answer into a failed step."""

@@ -1,7 +1,7 @@
 """Queries for drafts: the platform messages that show answers while models write them."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, case, delete, func, tuple_, update
 from sqlmodel import col, select
@@ -20,8 +20,7 @@ Place = tuple[str, str]
 """A platform and an account."""
 
 
-@dataclass(frozen=True)
-class AddressedDraft:
+class AddressedDraft(NamedTuple):
     """A draft, its address and the status of its job; ``free`` says that no other job sends or streams there."""
 
     draft: Draft

@@ -1,10 +1,9 @@
 """Queries for jobs: their positions in lanes, their waits and their ends."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, bindparam, case, func, inspect, literal, update
 from sqlalchemy.orm import aliased
@@ -25,8 +24,7 @@ SPREAD = 10
 """The most waiting jobs that try a failing provider within one cool-down."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobStart:
+class JobStart(NamedTuple):
     """A job whose run begins; ``is_new`` says that no step of the job was ever attempted.
 
     ``has_merged`` says whether other jobs are merged into it.

@@ -4,8 +4,7 @@ See docs/decisions.md: questions.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, text, update
 from sqlmodel import col, select
@@ -13,7 +12,7 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import ActionOutcome
 from maestro.domain.deliveries import Delivery, DeliveryState
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Conflict
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.messages import LaneKey
@@ -39,8 +38,7 @@ LATELY = 20_000
 """The number of newest actions, of all agents, that are searched for the actions of one agent."""
 
 
-@dataclass(frozen=True)
-class QuestionRecord:
+class QuestionRecord(NamedTuple):
     """A question, the slug of the agent that asks, and the job that waits for the answer (None without one)."""
 
     question: Question
@@ -82,10 +80,8 @@ class Questions(Repository):
             else None
         )
         if before is not None:
-            for name, value in question.model_dump(exclude={"id"}).items():
-                setattr(before, name, value)
-        stored = before or question
-        return self._save_objects(stored)
+            before.sqlmodel_update(question.model_dump(exclude={"id"}))
+        return self._save_objects(before or question)
 
     def find_question_of_tool_call(self, job_id: str, number: int, call_index: int) -> Question | None:
         """Return the question of a tool call, given by its model call's number and its index there."""
@@ -115,9 +111,7 @@ class Questions(Repository):
     def get_question(self, question_id: int) -> QuestionRecord:
         """Return a question with its agent and job; raises ``NotFound``."""
         row = self._find_first(_records_query().where(Question.id == question_id))
-        if row is None:
-            raise NotFound(f"there is no question {question_id}")
-        return QuestionRecord(*row)
+        return QuestionRecord(*require_found(row, f"there is no question {question_id}"))
 
     def list_open_questions(self, lane: LaneKey) -> Sequence[Question]:
         """Return the open questions of a lane as values, oldest first."""
@@ -143,17 +137,11 @@ class Questions(Repository):
 
     def record_answer(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
         """Store a user's answer to a question; return false if the question is no longer open."""
-        denied = answer.approves is False
-        status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
+        status = QuestionStatus.DENIED if answer.approves is False else QuestionStatus.ANSWERED
         still_open = (self._IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
-        values = {
-            "status": status,
-            "answer": answer.words,
-            "answered_by": by,
-            "inbox_id": inbox_id,
-            "answered_at": self._now,
-        }
-        return self._run_statement(update(Question).where(*still_open).values(**values)).rowcount > 0
+        values = {"status": status, "answer": answer.words, "answered_by": by, "inbox_id": inbox_id}
+        answered = update(Question).where(*still_open).values(**values, answered_at=self._now)
+        return self._run_statement(answered).rowcount > 0
 
     def find_last_answer(self, job_id: str) -> int | None:
         """Return the inbox id of the last text message that answered a question of this job."""
@@ -196,9 +184,7 @@ class Questions(Repository):
     def _sent_condition(self, question: Question, delivery_condition: ColumnElement[bool]) -> bool:
         """Return whether the notice of a question has a chunk that meets a condition."""
         of_question = col(Delivery.job_id).between(question_job_id(question, ""), question_job_id(question, "~"))
-        return (
-            self._run_statement(select(Delivery.id).where(of_question, delivery_condition).limit(1)).first() is not None
-        )
+        return self._has_any(select(Delivery.id).where(of_question, delivery_condition))
 
     def _status_condition(self, status: QuestionStatus) -> ColumnElement[bool]:
         """Return the SQL condition for questions of a status, equivalent to ``Question.status_at``."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, String, and_, bindparam, cast, func, inspect, literal, or_, select
 from sqlalchemy import select as columns
@@ -129,8 +129,7 @@ class JobDependents(Repository):
         return DeliveryProgress(rows, status, stop_requested, overtaken, *rest)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCaller:
+class ModelCaller(NamedTuple):
     """A job that calls a model, with its agent, stored prompt and precedence.
 
     ``edit_interval`` is the least number of seconds between two edits of a streamed answer; 0 without streaming.
@@ -143,18 +142,17 @@ class ModelCaller:
     edit_interval: float
 
 
-@dataclass(frozen=True, slots=True)
-class _CallerRow:
+class _CallerRow(NamedTuple):
     """A joined row; the columns of its client, prompt or connector are None if the job has none."""
 
     job: Job
     agent: Agent | None
+    spent: Mapping[BudgetScope, SpendingLevel]
     client: str | None
     client_usd: float | None
     weight: float | None
     turns: str | None
     edit_interval: float | None
-    spent: Mapping[BudgetScope, SpendingLevel]
 
 
 def _caller_query() -> Select[Any]:
@@ -197,6 +195,7 @@ class ModelCallers(Repository):
     _OF_JOB = PreparedStatement(_caller_query())
     _JOB_END = len(inspect(Job).c)
     _AGENT_END = _JOB_END + len(inspect(Agent).c)
+    _PROMPT_END = -2 * len(BudgetScope)
 
     def load_columns(self, job_id: str) -> None:
         """Read, in one statement, all columns of a job that its model calls need, including the job's own row."""
@@ -251,15 +250,11 @@ class ModelCallers(Repository):
         job = self._OF_JOB.convert_row(Job, row[: self._JOB_END])
         agent = self._OF_JOB.convert_row(Agent, row[self._JOB_END : self._AGENT_END], first=self._JOB_END)
         Jobs(self._link, self._now).cache_value(job)
-        client, client_usd, weight, turns, edit_interval, *spent = row[self._AGENT_END :]
+        spent = row[self._PROMPT_END :]
         levels = map(SpendingLevel, (usd or 0.0 for usd in spent[::2]), (usd or 0.0 for usd in spent[1::2]))
         return _CallerRow(
-            job=job,
-            agent=agent if agent.id is not None else None,
-            client=client,
-            client_usd=client_usd,
-            weight=weight,
-            turns=turns,
-            edit_interval=edit_interval,
-            spent=dict(zip(BudgetScope, levels, strict=True)),
+            job,
+            agent if agent.id is not None else None,
+            dict(zip(BudgetScope, levels, strict=True)),
+            *row[self._AGENT_END : self._PROMPT_END],
         )

@@ -228,7 +228,7 @@ class StepRecords(Repository):
         """Return whether this workflow run belongs to an earlier run of the job."""
         if run == 1 or not workflow_run:
             return False
-        return self._read_row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run) is not None
+        return self._has_row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run)
 
     @property
     def is_overtaken(self) -> bool:

@@ -1,7 +1,7 @@
 """Queries for usage rows of requests to models, and for budgets: reserved before a request, settled after it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -62,8 +62,7 @@ def _levels_by_scope(rows: Iterable[Sequence[Any]]) -> dict[Scope, SpendingLevel
     return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in rows}
 
 
-@dataclass(frozen=True, slots=True)
-class CallCharge:
+class CallCharge(NamedTuple):
     """The known cost of an attempt at a model call, and its payer."""
 
     payer: Payer
@@ -197,9 +196,7 @@ class Budgets(Repository):
         returned, the caller releases the reservation.
         """
         reservation = Reservation(
-            job_id=key.job_id,
-            purpose=key.purpose,
-            number=key.number,
+            **key.model_dump(),
             day=self.today,
             amount_usd=amount_usd,
             scopes=" ".join(f"{scope}:{subject}" for scope, subject in payer.scopes),

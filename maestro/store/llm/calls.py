@@ -4,8 +4,9 @@ See docs/invariants.md: no answer bought twice.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict
 from functools import cache
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, func, inspect, null, union_all, update
 from sqlmodel import col, select
@@ -25,8 +26,7 @@ FREE = Expense()
 """The expense of an attempt that never reached a model."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastAttempt:
+class LastAttempt(NamedTuple):
     """The last attempt at a model call, and the digest of its request."""
 
     attempt: int
@@ -141,17 +141,11 @@ class Calls(Repository):
         attempt = last.attempt + 1 if last is not None else 1
         self._add_row(
             LLMCall(
-                job_id=key.job_id,
-                purpose=key.purpose,
-                number=key.number,
+                **key.model_dump(),
+                **asdict(estimate),
                 attempt=attempt,
                 state=CallState.SENT,
                 request=request,
-                provider=estimate.provider,
-                model=estimate.model,
-                account=estimate.account,
-                input_tokens=estimate.input_tokens,
-                cost_usd=estimate.cost_usd,
                 chat_after=told[0],
                 chat_upto=told[1],
                 started_at=self._now,
@@ -255,7 +249,7 @@ class Calls(Repository):
                 return None
             counted = usage.delete_attempt(key, attempt)
         charge = usage.add_attempt(call, payer or ModelCallers(self._link, self._now).read_payer(key.job_id))
-        return replace(charge, cost_usd=charge.cost_usd - counted)
+        return charge._replace(cost_usd=charge.cost_usd - counted)
 
     def _run_ending(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
         """Run a statement of ``_ending_statement`` and return the ended attempt, or None if it ended no attempt."""

@@ -7,7 +7,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, null, union_all
 from sqlmodel import col, select
@@ -35,6 +35,11 @@ from maestro.store.engine.statements import PreparedStatement, insert, is_in_lis
 
 BEGINNING = 4_000
 """The number of bytes that ``Prompts.read_beginning`` returns of a long text."""
+
+_OF_REQUEST = LLMRequest.model_fields.keys() & StoredRequest.model_fields.keys() - {"tools"}
+"""The fields that a stored request copies from its request; its tools are a digest instead."""
+_OF_MESSAGE = PromptMessage.model_fields.keys() & StoredTurn.model_fields.keys() - {"stable"}
+"""The fields that a stored message copies from its message; its stable beginning is a digest instead."""
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -157,8 +162,7 @@ class TextsByDigest:
         return digest
 
 
-@dataclass(frozen=True)
-class PackedRequest:
+class PackedRequest(NamedTuple):
     """A model request as its digest and the texts to store for it."""
 
     digest: str
@@ -169,23 +173,14 @@ def packed_request(request: LLMRequest) -> PackedRequest:
     """Split a model request into texts for storage."""
     texts = TextsByDigest()
     stored = StoredRequest(
-        platform=request.platform,
-        model=request.model,
-        account=request.account,
-        max_output_tokens=request.max_output_tokens,
+        **{name: getattr(request, name) for name in _OF_REQUEST},
         turns=tuple(_packed_message(message, texts) for message in request.messages),
         tools=texts.add(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
-        final=request.final,
-        never_empty=request.never_empty,
-        chat_after=request.chat_after,
-        chat_upto=request.chat_upto,
-        reminded=request.reminded,
     )
     return PackedRequest(texts.add(stored.model_dump_json()), texts)
 
 
-@dataclass(frozen=True)
-class PromptTexts:
+class PromptTexts(NamedTuple):
     """The texts to which the references of a prompt point: messages by id, other parts by digest."""
 
     messages: Mapping[int, str]
@@ -213,16 +208,10 @@ def _turn_reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
 
 def _packed_message(message: PromptMessage, texts: TextsByDigest) -> StoredTurn:
     return StoredTurn(
-        role=message.role,
-        images=message.images,
-        message_id=message.message_id,
+        **{name: getattr(message, name) for name in _OF_MESSAGE},
         stable=texts.add(message.content[: message.stable]) if message.stable else "",
         digest="" if message.message_id is not None else texts.add(message.content[message.stable :]),
         calls=texts.add(TOOL_CALLS.dump_json(message.tool_calls).decode()) if message.tool_calls else "",
-        call_id=message.call_id,
-        tool=message.tool,
-        cache=message.cache,
-        chat=message.chat,
     )
 
 
@@ -230,16 +219,10 @@ def _unpacked_message(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
     stable = texts.get_text(turn.stable) if turn.stable else ""
     rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.get_text(turn.digest)
     return PromptMessage(
-        role=turn.role,
-        images=turn.images,
-        message_id=turn.message_id,
+        **{name: getattr(turn, name) for name in _OF_MESSAGE},
         content=stable + rest,
         stable=len(stable),
         tool_calls=TOOL_CALLS.validate_json(texts.get_text(turn.calls)) if turn.calls else (),
-        call_id=turn.call_id,
-        tool=turn.tool,
-        cache=turn.cache,
-        chat=turn.chat,
     )
 
 

@@ -32,7 +32,7 @@ def select_sums(request: UsageRequest) -> Query:
     """
     by, after = request.by, request.after
     key, totals, cost = (
-        (usage_row_key(by), usage_row_total_columns(), usage_row_cost_column())
+        (sum_key(by), usage_row_total_columns(), usage_row_cost_column())
         if by in FINE
         else (sum_key(by), total_columns(), cost_column())
     )
@@ -101,14 +101,12 @@ def sum_key(by: UsageBy) -> Any:
             return func.coalesce(col(Client.name), "")
         case UsageBy.MODEL:
             return col(UsageDay.provider) + "/" + col(UsageDay.model)
+        case UsageBy.JOB:
+            return col(UsageRow.job_id)
+        case UsageBy.CONVERSATION:
+            return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
         case _:
             return getattr(UsageDay, by)
-
-
-def usage_row_key(by: UsageBy) -> Any:
-    if by is UsageBy.JOB:
-        return col(UsageRow.job_id)
-    return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
 
 
 def total_columns() -> tuple[ColumnElement[Any], ...]:
@@ -128,14 +126,13 @@ def cost_column() -> ColumnElement[Any]:
 
 def usage_row_total_columns() -> tuple[ColumnElement[Any], ...]:
     state, cost = col(UsageRow.state), col(UsageRow.cost_usd)
+    token_columns = (col(UsageRow.input_tokens), col(UsageRow.output_tokens), col(UsageRow.cached_tokens))
     took_tokens = col(UsageRow.input_tokens) + col(UsageRow.output_tokens) > 0
     return (
         func.count(),
         _count_where(state == CallState.FAILED),
         _count_where(state == CallState.INTERRUPTED),
-        _token_sum(UsageRow.input_tokens),
-        _token_sum(UsageRow.output_tokens),
-        _token_sum(UsageRow.cached_tokens),
+        *(func.sum(case((state != CallState.INTERRUPTED, tokens), else_=0)) for tokens in token_columns),
         usage_row_cost_column(),
         _count_where(and_(cost.is_(None), or_(state == CallState.ANSWERED, took_tokens))),
         func.sum(case((state == CallState.INTERRUPTED, cost))),
@@ -148,7 +145,3 @@ def usage_row_cost_column() -> ColumnElement[Any]:
 
 def _count_where(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.sum(case((condition, 1), else_=0))
-
-
-def _token_sum(column: Any) -> ColumnElement[int]:
-    return func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(column)), else_=0))

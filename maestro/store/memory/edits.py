@@ -120,7 +120,7 @@ class MemoryEdits(Memory):
 
     def delete_all(self, agent: Agent, actor: str) -> int:
         """Delete all facts and states of an agent; return the number of facts deleted."""
-        self.delete_all_states(agent.id or 0)
+        self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent.id))
         count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
         self._add_audit_entry(actor, "memory.clear", agent, f"{count} facts")
         return count

@@ -72,14 +72,12 @@ def facts_with_words(words: Sequence[str], agent_id: int) -> SelectOfScalar[Memo
 
 def _match_expression(words: Sequence[str], agent_id: int) -> str:
     """Return words as an FTS5 MATCH expression, with each word quoted, so that none counts as syntax."""
-    terms = " OR ".join(term for word in words for term in _match_terms(word))
-    return f'agent_id : "{agent_id}" AND words : ({terms})'
-
-
-def _match_terms(word: str) -> Sequence[str]:
-    quoted = '"' + word.replace('"', '""') + '"'
-    begins = len(word) >= (SHORTEST_BEGINNING if word.isascii() else SHORTEST_BEGINNING - 1)
-    return (quoted, f"{quoted}*") if begins and " " not in word else (quoted,)
+    terms: list[str] = []
+    for word in words:
+        quoted = '"' + word.replace('"', '""') + '"'
+        begins = len(word) >= (SHORTEST_BEGINNING if word.isascii() else SHORTEST_BEGINNING - 1)
+        terms += (quoted, f"{quoted}*") if begins and " " not in word else (quoted,)
+    return f'agent_id : "{agent_id}" AND words : ({" OR ".join(terms)})'
 
 
 class States(Repository):
@@ -136,10 +134,6 @@ class States(Repository):
         """Delete a key in this scope only; return false if it had no value."""
         states = delete(MemoryState).where(*_scope_condition(agent_id, memory_scope), col(MemoryState.key) == key)
         return self._session.exec(states).rowcount > 0
-
-    def delete_all_states(self, agent_id: int) -> None:
-        """Delete all states of an agent."""
-        self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent_id))
 
 
 def _scope_condition(agent_id: int, memory_scope: str) -> tuple[ColumnElement[bool], ...]:

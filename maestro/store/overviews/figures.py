@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, String, bindparam, case, func, or_, select, type_coerce
 from sqlalchemy.orm import Mapped
@@ -51,8 +50,7 @@ DATE_CHARS = len("2026-11-20")
 MILLISECOND = timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True)
-class MetricMarks:
+class MetricMarks(NamedTuple):
     """The last row of each table at a moment; a job is identified by its position, because a resume changes it."""
 
     inbox: int
@@ -61,16 +59,14 @@ class MetricMarks:
     delivery: int
 
 
-@dataclass(frozen=True)
-class OpenJobs:
+class OpenJobs(NamedTuple):
     """The status of each job that has not ended, by position, and the creation time of the oldest pending job."""
 
     by_position: Mapping[int, JobStatus]
     oldest_pending: datetime | None
 
 
-@dataclass(frozen=True)
-class EndedJob:
+class EndedJob(NamedTuple):
     """The end of a job; ``error`` is a class name, ``took`` the time from its creation, waits included."""
 
     status: JobStatus
@@ -78,8 +74,7 @@ class EndedJob:
     took: timedelta
 
 
-@dataclass(frozen=True)
-class CallSample:
+class CallSample(NamedTuple):
     """An attempt at a model call; ``error`` is a class name, ``cost_usd`` is None if unknown."""
 
     id: int
@@ -93,8 +88,7 @@ class CallSample:
     cost_usd: float | None
 
 
-@dataclass(frozen=True)
-class DeliverySample:
+class DeliverySample(NamedTuple):
     """A chunk and its state."""
 
     id: int
@@ -160,7 +154,7 @@ class MonitoringFigures(Repository):
 
     def list_calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
         """Return the model calls with ids above ``after``, and those with the given ids."""
-        query = select(*(getattr(LLMCall, field.name) for field in fields(CallSample)))
+        query = select(*(getattr(LLMCall, name) for name in CallSample._fields))
         return [CallSample(*row) for row in self._read_new_or_known(query, col(LLMCall.id), after, ids)]
 
     def list_open_calls(self) -> set[int]:
@@ -202,8 +196,7 @@ class MonitoringFigures(Repository):
             yield from self._session.execute(query.where(key.in_(batch), key <= after))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sampled:
+class _Sampled(NamedTuple):
     """A sampled job, with times as stored texts, because most times are only subtracted."""
 
     id: str

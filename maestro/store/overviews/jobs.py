@@ -213,13 +213,22 @@ class Overview(Repository):
         """Return counts and the oldest of the open jobs, and the outcomes of jobs since a moment."""
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*order_newest_first()).limit(MOST + 1)
         statuses: list[JobStatus] = list(self._run_statement(recent).scalars())
+        counts = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
+        pending = select(Job.id, Job.created_at).where(Job.status == JobStatus.PENDING).order_by(col(Job.turn)).limit(1)
+        waiting = (
+            select(Job.id, Job.waits_since, Job.waits_for)
+            .where(Job.status == JobStatus.WAITING, col(Job.waits_since).is_not(None))
+            .order_by(col(Job.waits_since))
+            .limit(1)
+        )
+        accounts = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
         return WorkOverview(
             any_job=self._find_first(select(Job.id).limit(1)) is not None,
-            open=self._count_open(),
+            open=dict(self._run_statement(counts).all()),
             ended={status: count for status, count in Counter(statuses[:MOST]).items() if status.ended},
             capped=len(statuses) > MOST,
-            oldest=[*self._find_oldest_pending(), *self._find_oldest_waiting()],
-            pending=self._count_pending(),
+            oldest=[OldestJob(*row) for query in (pending, waiting) for row in self._run_statement(query)],
+            pending=Counter((platform, account) for platform, account in self._run_statement(accounts)),
         )
 
     def read_first_answers(self, since: datetime) -> Sequence[tuple[datetime, timedelta]]:
@@ -265,24 +274,3 @@ class Overview(Repository):
             FailureRecord(id_, error, reason, ended or came)
             for id_, error, reason, ended, came in self._run_statement(failed)
         ]
-
-    def _count_open(self) -> Mapping[JobStatus, int]:
-        counted = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
-        return dict(self._run_statement(counted).all())
-
-    def _find_oldest_pending(self) -> Sequence[OldestJob]:
-        pending = select(Job.id, Job.created_at).where(Job.status == JobStatus.PENDING).order_by(col(Job.turn)).limit(1)
-        return [OldestJob(*row) for row in self._run_statement(pending)]
-
-    def _find_oldest_waiting(self) -> Sequence[OldestJob]:
-        waiting = (
-            select(Job.id, Job.waits_since, Job.waits_for)
-            .where(Job.status == JobStatus.WAITING, col(Job.waits_since).is_not(None))
-            .order_by(col(Job.waits_since))
-            .limit(1)
-        )
-        return [OldestJob(*row) for row in self._run_statement(waiting)]
-
-    def _count_pending(self) -> Mapping[tuple[str, str], int]:
-        pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
-        return Counter((platform, account) for platform, account in self._run_statement(pending))
