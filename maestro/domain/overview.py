@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pydantic import JsonValue
 
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs.filters import error_pattern
+from maestro.domain.jobs.filters import FailedJob, error_pattern
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.network import LOCAL_NAMES, parse_address
 
@@ -37,16 +37,6 @@ class AnswerTimes:
     count: int
     half_ms: float | None
     most_ms: float | None
-
-
-@dataclass(frozen=True)
-class FailureRecord:
-    """A failed job with its error, reason and time."""
-
-    job_id: str
-    error: str
-    reason: str
-    at: datetime
 
 
 @dataclass(frozen=True)
@@ -93,9 +83,9 @@ def measure_answer_times(answers: Sequence[tuple[datetime, timedelta]], since: d
     return AnswerTimes(len(took), nearest_percentile(took, 0.5), nearest_percentile(took, 0.95))
 
 
-def group_failures(failures: Sequence[FailureRecord]) -> Sequence[FailureKind]:
+def group_failures(failures: Sequence[FailedJob]) -> Sequence[FailureKind]:
     """Return failures grouped by kind, the most frequent kind first; ``failures`` are given newest first."""
-    groups: dict[tuple[str, str], list[FailureRecord]] = {}
+    groups: dict[tuple[str, str], list[FailedJob]] = {}
     for failure in failures:
         groups.setdefault((failure.error, error_pattern(failure.reason)), []).append(failure)
     kinds = (FailureKind(*kind, len(group), group[0].at, group[0].job_id) for kind, group in groups.items())

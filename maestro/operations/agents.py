@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken, TokenPage, TokenView, token_page
+from maestro.domain.agents.agent import AgentStatus, IssuedToken, NewToken, TokenPage, TokenView
 from maestro.domain.agents.edits import MAX_REASON, AgentChange, BindingChange, BoundChannel, NewAgent, Rollback
 from maestro.domain.agents.views import (
     AgentDetail,
@@ -132,9 +132,9 @@ class TokenOperations(StoreOperations):
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
         """List the tokens of an agent, newest first, revoked tokens too; the store holds only their digests."""
         with self._store.view() as tx:
-            return token_page(
-                tx.agents.tokens.list_tokens_of_agent(tx.agents.get_agent_by_slug(slug), cursor, limit + 1), limit
-            )
+            tokens = tx.agents.tokens.list_tokens_of_agent(tx.agents.get_agent_by_slug(slug), cursor, limit + 1)
+        items = tuple(map(TokenView.model_validate, tokens[:limit]))
+        return TokenPage(items=items, next=str(items[-1].id) if len(tokens) > limit else None)
 
     def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
         """Create a token for an agent; only this answer shows the token. 409 for an archived agent."""

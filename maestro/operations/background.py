@@ -29,7 +29,6 @@ from maestro.domain.webhooks.webhook import (
     WebhookView,
     WebhookWithSecret,
     checked_secret,
-    webhook_with_secret,
 )
 from maestro.operations.inputs import LIMIT, EncryptSecret, Limit
 from maestro.store.store import Store
@@ -122,10 +121,8 @@ class WebhookOperations:
         """Create a webhook; a generated secret is shown only in this answer. 409 for a path that is taken."""
         stored, generated = self._stored_secret(new.scheme, new.secret)
         with self._store.begin() as tx:
-            return webhook_with_secret(
-                tx.background.webhooks.build_webhook_view(tx.background.webhooks.create_webhook(new, stored, actor)),
-                generated,
-            )
+            webhook = tx.background.webhooks.create_webhook(new, stored, actor)
+            return WebhookWithSecret.from_row(tx.background.webhooks.build_webhook_view(webhook), secret=generated)
 
     def change(self, path: str, change: WebhookChange, actor: str) -> WebhookView:
         """Change the given fields."""
@@ -145,7 +142,7 @@ class WebhookOperations:
             webhook = tx.background.webhooks.get(path)
             stored, generated = self._stored_secret(webhook.scheme, (rotation or SecretRotation()).secret)
             tx.background.webhooks.rotate_key(webhook, stored, actor)
-            return webhook_with_secret(tx.background.webhooks.build_webhook_view(webhook), generated)
+            return WebhookWithSecret.from_row(tx.background.webhooks.build_webhook_view(webhook), secret=generated)
 
     def _stored_secret(self, scheme: SignatureScheme, given: SecretStr) -> tuple[StoredKey, str]:
         """Return the stored form of a secret, and the secret itself if it is generated here, else an empty text."""

@@ -22,7 +22,6 @@ from maestro.domain.people.views import (
     AuditQuery,
     audit_page,
     audit_rows,
-    entry_position,
 )
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.texts import csv_lines
@@ -55,7 +54,7 @@ class AuditOperations(StoreOperations):
             yield from audit_rows(entries)
             if len(entries) < MOST:
                 return
-            mark = entry_position(entries[-1])
+            mark = entries[-1].at, entries[-1].id or 0
 
 
 class UsageOperations:

@@ -22,8 +22,8 @@ from maestro.domain.skills.views import (
     SkillPage,
     SkillTrial,
     SkillTrialRequest,
-    skill_detail,
     skill_page,
+    skill_view,
     try_message,
 )
 from maestro.domain.texts import storable_text
@@ -291,4 +291,4 @@ class SkillOperations:
 
 
 def _skill_detail(tx: Transaction, row: SkillRow) -> SkillDetail:
-    return skill_detail(row, tx.agents.skills.list_skill_problems())
+    return skill_view(SkillDetail, row, tx.agents.skills.list_skill_problems())

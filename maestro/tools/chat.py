@@ -225,7 +225,7 @@ class OutsideTools:
 async def call_outside_tool(tool: OutsideTool, agent: Agent, arguments: Mapping[str, object]) -> Result:
     """Run a tool for an external agent; raises ``ToolFailure`` with the reason if the call is invalid or refused."""
     try:
-        return await tool.call(agent, parse_arguments(tool, json.dumps(arguments)))
+        return await tool.call(agent, parse_arguments(tool.name, tool.parameters, json.dumps(arguments)))
     except (Conflict, Forbidden, InvalidEdit) as error:
         raise ToolFailure(str(error)) from None
 

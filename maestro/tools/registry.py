@@ -133,20 +133,6 @@ class ToolRegistry:
         return {tool.spec.name: tool for tool in self._source.tools()} | self._fixed
 
 
-class ToolDescription(Protocol):
-    """The description of a tool: its name, and the JSON schema of its arguments as canonical JSON."""
-
-    @property
-    def name(self) -> str:
-        """The tool's name for the caller."""
-        ...
-
-    @property
-    def parameters(self) -> str:
-        """The JSON schema of the arguments."""
-        ...
-
-
 def local_name(server: str, tool: str) -> str:
     """Return the name by which agents call a tool of an MCP server: every provider accepts it, and it never changes."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}_{tool}")
@@ -156,27 +142,29 @@ def local_name(server: str, tool: str) -> str:
     return f"{name[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"
 
 
-def parse_arguments(spec: ToolDescription, text: str) -> Arguments:
-    """Return the arguments that a model wrote; raises ``ToolFailure`` that tells the model how to correct them."""
+def parse_arguments(name: str, parameters: str, text: str) -> Arguments:
+    """Return the arguments that a model wrote; raises ``ToolFailure`` that tells the model how to correct them.
+
+    ``name`` is the tool's name for the caller, ``parameters`` the schema of its arguments as canonical JSON.
+    """
+    hint = f"Call {name} with one JSON object that fits this schema: {parameters}"
     if len(text) > MAX_ARGUMENT_CHARS:
         raise ToolFailure(f"The arguments are longer than {MAX_ARGUMENT_CHARS:,} characters. Send less at once.")
     try:
         arguments = remove_surrogates(json.loads(text, parse_constant=_refuse_constant)) if text.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise ToolFailure(f"The arguments are not valid JSON ({error}). {_schema_hint(spec)}") from None
+        raise ToolFailure(f"The arguments are not valid JSON ({error}). {hint}") from None
     if not isinstance(arguments, dict):
-        raise ToolFailure(f"The arguments must be one JSON object. {_schema_hint(spec)}")
+        raise ToolFailure(f"The arguments must be one JSON object. {hint}")
     try:
-        errors = sorted(
-            schema_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path]
-        )
+        errors = sorted(schema_checker(parameters)(arguments), key=lambda error: [str(part) for part in error.path])
     except (Unresolvable, RecursionError):  # An MCP server may have an unresolvable or recursive schema.
         raise ToolFailure(
-            f"The arguments cannot be checked: the schema of {spec.name} is invalid. Do not use this tool."
+            f"The arguments cannot be checked: the schema of {name} is invalid. Do not use this tool."
         ) from None
     if errors:
         problems = "; ".join(_error_text(error) for error in errors[:3])
-        raise ToolFailure(f"The arguments are wrong: {problems}. {_schema_hint(spec)}")
+        raise ToolFailure(f"The arguments are wrong: {problems}. {hint}")
     return arguments
 
 
@@ -203,10 +191,6 @@ def _error_text(error: ValidationError) -> str:
     where = ".".join(str(part) for part in error.absolute_path)
     text = error.message if len(error.message) <= SHOWN_CHARS else f"{error.message[:SHOWN_CHARS]} ..."
     return f"{where}: {text}" if where else text
-
-
-def _schema_hint(spec: ToolDescription) -> str:
-    return f"Call {spec.name} with one JSON object that fits this schema: {spec.parameters}"
 
 
 def remove_surrogates(value: Any) -> Any:
@@ -287,7 +271,7 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
     """Return the tool and its arguments, or the failure for the model."""
     try:
         tool = registry.find_tool(call.name, agent)
-        return ParsedToolCall(tool, parse_arguments(tool.spec, call.arguments))
+        return ParsedToolCall(tool, parse_arguments(tool.spec.name, tool.spec.parameters, call.arguments))
     except ToolFailure as failure:
         return ToolCallResult(str(failure), ToolState.FAILED)
 

@@ -72,7 +72,7 @@ async def output(tools: ToolRegistry, name: str, arguments: str = "{}") -> str |
     """Call a tool the way a model does."""
     tool = tools.find_tool(name, agent_with([name]))
     assert isinstance(tool, AsyncTool)
-    return await tool.run(parse_arguments(tool.spec, arguments), CALLER)
+    return await tool.run(parse_arguments(tool.spec.name, tool.spec.parameters, arguments), CALLER)
 
 
 def offers(tools: ToolRegistry, name: str) -> bool:

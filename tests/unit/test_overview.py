@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from maestro.domain.jobs.filters import FailedJob
 from maestro.domain.overview import (
-    FailureRecord,
     group_failures,
     is_local,
     list_exposures,
@@ -43,9 +43,9 @@ def test_half_and_95_of_100_wait_no_longer() -> None:
 
 def test_failures_of_one_kind_are_one_and_the_most_frequent_come_first() -> None:
     failures = [
-        FailureRecord("c", "ProviderDown", "no answer from 10.0.0.2 after 31 s", MORNING + timedelta(minutes=3)),
-        FailureRecord("b", "Refused", "no", MORNING + timedelta(minutes=2)),
-        FailureRecord("a", "ProviderDown", "no answer from 10.0.0.1 after 30 s", MORNING),
+        FailedJob("c", "ProviderDown", "no answer from 10.0.0.2 after 31 s", MORNING + timedelta(minutes=3)),
+        FailedJob("b", "Refused", "no", MORNING + timedelta(minutes=2)),
+        FailedJob("a", "ProviderDown", "no answer from 10.0.0.1 after 30 s", MORNING),
     ]
     first, second = group_failures(failures)
     assert (first.error, first.count, first.job_id, first.newest) == ("ProviderDown", 2, "c", failures[0].at)

@@ -217,7 +217,7 @@ def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob
     since = max(filter(None, (filter_.since, newest.created_at - LOOK_BACK)))
     similar = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
     earlier = tx.jobs.counts.list_failed(filter_.model_copy(update=similar))
-    whole = find_outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
+    whole = find_outage(FailedJob(newest.id, newest.error, newest.reason, newest.created_at), earlier)
     return whole if whole.count >= OUTAGE_FAILURES else None
 
 

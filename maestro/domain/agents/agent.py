@@ -1,7 +1,6 @@
 """Tables of agents, their versions, the bindings of channels, and the tokens of external agents."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -209,12 +208,6 @@ class TokenPage(Page[TokenView]):
 def token_digest(token: str) -> str:
     """Return the digest under which a token is stored; a token has 256 random bits, so a salt adds nothing."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-def token_page(tokens: Sequence[AgentToken], limit: int) -> TokenPage:
-    """Return a page of up to ``limit`` tokens; ``tokens`` has one more if there is a next page."""
-    items = tuple(map(TokenView.model_validate, tokens[:limit]))
-    return TokenPage(items=items, next=str(items[-1].id) if len(tokens) > limit else None)
 
 
 def is_use_due(token: AgentToken, now: datetime) -> bool:

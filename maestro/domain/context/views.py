@@ -109,43 +109,31 @@ class RecordedCallView(View):
 def recorded_call_view(record: RecordedCall) -> RecordedCallView:
     """Return the view of one attempt."""
     call, request = record.call, record.request
-    return RecordedCallView(
-        **call.model_dump(include={"id", "job_id", "purpose", "number", "attempt", "state", "error", "started_at"}),
+    return RecordedCallView.from_row(
+        call,
         platform=request.platform,
-        provider=call.provider,
         account=request.account or call.account,
         model=request.model,
         max_output_tokens=request.max_output_tokens,
         final=request.final,
         tokens=estimate_messages(record.messages) + estimate_tools(record.tools),
         layers=record.layers,
-        tools=tuple(
-            ToolView(name=tool.name, description=tool.description, parameters=json.loads(tool.parameters))
-            for tool in record.tools
-        ),
+        tools=tuple(ToolView.from_row(tool, parameters=json.loads(tool.parameters)) for tool in record.tools),
         messages=tuple(map(_message_view, record.messages)),
-        answer=_answer_view(call) if call.state is CallState.ANSWERED else None,
+        answer=AnswerView.from_row(
+            call, text=call.content, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ()
+        )
+        if call.state is CallState.ANSWERED
+        else None,
     )
 
 
 def _message_view(message: PromptMessage) -> TurnView:
-    return TurnView(
-        **message.model_dump(include={"role", "message_id", "call_id", "tool", "cache"}),
+    return TurnView.from_row(
+        message,
         text=message.content,
         tokens=estimate_messages([message]),
-        images=tuple(map(ImageView.model_validate, message.images)),
-        tool_calls=message.tool_calls,
         stable_characters=message.stable,
-    )
-
-
-def _answer_view(call: LLMCall) -> AnswerView:
-    return AnswerView(
-        text=call.content,
-        tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else (),
-        **call.model_dump(
-            include={"finish_reason", "model", "input_tokens", "output_tokens", "cached_tokens", "cost_usd"}
-        ),
     )
 
 

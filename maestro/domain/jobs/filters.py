@@ -171,11 +171,12 @@ def group_failures(failures: Iterable[FailureCount]) -> ErrorGroupPage:
 
 @dataclass(frozen=True)
 class FailedJob:
-    """The id, the reason and the creation time of a failed job."""
+    """A failed job with its error, its reason and the time by which failures are ordered."""
 
     job_id: str
+    error: str
     reason: str
-    created_at: datetime
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -196,12 +197,12 @@ class Outage:
         return job_filter.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 
 
-def find_outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
+def find_outage(newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
     """Return the outage that ``newest`` belongs to; ``earlier`` are failures with the same error, newest first."""
     reason, first, count = error_pattern(newest.reason), newest, 0
     for job in earlier:
-        if first.created_at - job.created_at > OUTAGE_GAP:
+        if first.at - job.at > OUTAGE_GAP:
             break
-        if job.created_at <= newest.created_at and error_pattern(job.reason) == reason:
+        if job.at <= newest.at and error_pattern(job.reason) == reason:
             first, count = job, count + 1
-    return Outage(error, reason, count, first.created_at, newest.created_at, newest.job_id)
+    return Outage(newest.error, reason, count, first.at, newest.at, newest.job_id)

@@ -327,9 +327,8 @@ def account_view(account: ModelAccount, limited: Mapping[AccountModel, datetime]
         if account_id == account.id
     )
     state = AccountState.LIMITED if limits else AccountState.ACTIVE
-    columns = account.model_dump(include=set(AccountView.model_fields) - {"models", "rate_limited_until"})
-    return AccountView(
-        **columns,
+    return AccountView.from_row(
+        account,
         models=tuple(account.models.split()),
         state=AccountState.DISABLED if account.status is AccountStatus.DISABLED else state,
         limits=limits,

@@ -80,14 +80,12 @@ class IgnoredPage(Page[IgnoredView]):
 def pairing_view(row: Pairing, now: datetime) -> PairingView:
     """Return the API model of a pairing; a pending pairing past its expiry is shown as expired."""
     is_expired = row.status is PairingStatus.PENDING and not row.is_open(now)
-    columns = row.model_dump(include=set(PairingView.model_fields) - {"status"})
     person = str(PersonId(row.platform, row.user_id))
-    return PairingView(**columns, person=person, status="expired" if is_expired else str(row.status))
+    return PairingView.from_row(row, person=person, status="expired" if is_expired else str(row.status))
 
 
 def person_view(row: KnownPerson) -> PersonView:
-    columns = row.model_dump(include={"user_name", "added_at", "added_by"})
-    return PersonView(id=str(PersonId(row.platform, row.user_id)), **columns)
+    return PersonView.from_row(row, id=str(PersonId(row.platform, row.user_id)))
 
 
 class AuditFilter(Value):
@@ -150,11 +148,6 @@ class AuditView(View):
 
 class AuditPage(Page[AuditView]):
     """A page of the audit log, newest first."""
-
-
-def entry_position(entry: AuditEntry) -> AuditPosition:
-    """Return the position from which the page after this entry continues."""
-    return entry.at, entry.id or 0
 
 
 def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:

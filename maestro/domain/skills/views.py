@@ -1,9 +1,9 @@
 """Views, changes and trials of skills for operators."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
@@ -35,6 +35,9 @@ class SkillView(View):
     updated_at: datetime
 
 
+Shown = TypeVar("Shown", bound=SkillView)
+
+
 class SkillDetail(SkillView):
     """A skill with its body, the text for the model."""
 
@@ -60,15 +63,10 @@ class SkillChange(View):
     enabled: bool | None = None
 
 
-def skill_detail(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillDetail:
-    """Return the view of a skill with its body; ``problems`` may include those of other files."""
-    return SkillDetail(**_view_fields(row, problems), body=row.body)
-
-
 def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], cursor: str | None, limit: int) -> SkillPage:
     """Return a page of up to ``limit`` skills; ``rows`` are sorted by slug, ``cursor`` is the last page's ``next``."""
     following = [row for row in rows if cursor is None or row.slug > cursor]
-    items = tuple(SkillView(**_view_fields(row, problems)) for row in following[:limit])
+    items = tuple(skill_view(SkillView, row, problems) for row in following[:limit])
     return SkillPage(
         items=items,
         next=items[-1].slug if len(following) > limit else None,
@@ -76,13 +74,10 @@ def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], curso
     )
 
 
-def _view_fields(row: SkillRow, problems: Sequence[SkillProblem]) -> Mapping[str, object]:
+def skill_view(kind: type[Shown], row: SkillRow, problems: Sequence[SkillProblem]) -> Shown:
+    """Return a view of this kind of a skill; ``problems`` may include those of other files."""
     lists = {name: tuple(json.loads(getattr(row, name))) for name in ("keywords", "patterns", "required_tools")}
-    return {
-        **row.model_dump(include=set(SkillView.model_fields)),
-        **lists,
-        "problems": tuple(entry.problem for entry in problems if entry.source == row.source),
-    }
+    return kind.from_row(row, **lists, problems=tuple(one.problem for one in problems if one.source == row.source))
 
 
 class SkillTrialRequest(View):

@@ -318,14 +318,9 @@ class DeliveryResult(View):
 
 
 def webhook_view(webhook: Webhook, agent: Agent) -> WebhookView:
-    own = {"hook", "agent", "reference"}
-    return WebhookView(
-        **webhook.model_dump(include=set(WebhookView.model_fields) - own),
+    return WebhookView.from_row(
+        webhook,
         hook=f"/hooks/{webhook.path}",
         agent=agent.slug,
         reference=webhook.secret if webhook.secret.startswith(REFERENCES) else "",
     )
-
-
-def webhook_with_secret(view: WebhookView, secret: str) -> WebhookWithSecret:
-    return WebhookWithSecret(**view.model_dump(by_alias=False), secret=secret)

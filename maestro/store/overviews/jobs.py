@@ -19,7 +19,7 @@ from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, first_model
 from maestro.domain.jobs.views import JobQuestionView, JobRecord, ListedJob, tool_view
 from maestro.domain.llm.calls import FirstChoice, LLMCall, Substitution, final_answer, find_substitution
 from maestro.domain.messages import InboxRow
-from maestro.domain.overview import FailureRecord, OldestJob, WorkOverview
+from maestro.domain.overview import OldestJob, WorkOverview
 from maestro.domain.questions.question import Question
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.agents.edits import AgentVersions
@@ -199,7 +199,9 @@ class JobCounts(Repository):
 
     def list_failed(self, job_filter: JobFilter) -> Iterator[FailedJob]:
         """Yield the failed jobs that match a filter, newest first."""
-        failed = select(Job.id, Job.reason, Job.created_at).where(*filter_conditions(job_filter, sifted=True))
+        failed = select(Job.id, Job.error, Job.reason, Job.created_at).where(
+            *filter_conditions(job_filter, sifted=True)
+        )
         yield from (
             FailedJob(*row)
             for row in self._run_statement(failed.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
@@ -261,7 +263,7 @@ class Overview(Repository):
         )
         return [(came, left - came) for came, left in self._run_statement(answered) if left is not None]
 
-    def list_failures(self, since: datetime) -> Sequence[FailureRecord]:
+    def list_failures(self, since: datetime) -> Sequence[FailedJob]:
         """Return the newest failed jobs since a moment, newest first."""
         failed = (
             select(Job.id, Job.error, Job.reason)
@@ -271,6 +273,6 @@ class Overview(Repository):
             .limit(SAMPLE)
         )
         return [
-            FailureRecord(id_, error, reason, ended or came)
+            FailedJob(id_, error, reason, ended or came)
             for id_, error, reason, ended, came in self._run_statement(failed)
         ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from maestro.domain.people.views import AuditFilter, audit_page, entry_position
+from maestro.domain.people.views import AuditFilter, audit_page
 from maestro.store.store import Store
 from maestro.store.users.audit import current_origin, set_origin
 from tests.support.fresh_store import fresh_store
@@ -87,7 +87,7 @@ def test_pages_miss_nothing_and_show_nothing_twice(store: Store, clock: Clock) -
         if not entries:
             break
         seen += [entry.id or 0 for entry in entries]
-        mark = entry_position(entries[-1])
+        mark = entries[-1].at, entries[-1].id or 0
         note(store, clock, ("operator", "meanwhile", ""))
     assert seen == list(range(12, 0, -1))
 

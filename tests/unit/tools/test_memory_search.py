@@ -83,4 +83,7 @@ def test_no_agent_finds_what_another_knows(rows: JobRows) -> None:
 def test_it_tells_no_more_than_asked_for(rows: JobRows) -> None:
     assert len(search(rows, "grace")) == 3
     assert len(search(rows, "grace", limit=1)) == 1
-    assert parse_arguments(MemorySearch.spec, '{"query": "x", "limit": 20}')["limit"] == 20
+    assert (
+        parse_arguments(MemorySearch.spec.name, MemorySearch.spec.parameters, '{"query": "x", "limit": 20}')["limit"]
+        == 20
+    )

@@ -124,8 +124,12 @@ SPEC = tool_spec(
 
 
 def test_arguments_are_read() -> None:
-    assert parse_arguments(SPEC, '{"what": "it", "steps": 2}') == {"what": "it", "steps": 2}
-    assert parse_arguments(named("a").spec, "") == parse_arguments(named("a").spec, " {} ") == {}
+    assert parse_arguments(SPEC.name, SPEC.parameters, '{"what": "it", "steps": 2}') == {"what": "it", "steps": 2}
+    assert (
+        parse_arguments(named("a").spec.name, named("a").spec.parameters, "")
+        == parse_arguments(named("a").spec.name, named("a").spec.parameters, " {} ")
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,12 +151,14 @@ def test_arguments_are_read() -> None:
 )
 def test_wrong_arguments_are_a_failure_that_says_what_is_wrong(text: str, reason: str) -> None:
     with pytest.raises(ToolFailure, match=reason):
-        parse_arguments(SPEC, text)
+        parse_arguments(SPEC.name, SPEC.parameters, text)
 
 
 def test_the_failure_shows_what_would_be_right_and_is_not_long() -> None:
     with pytest.raises(ToolFailure) as failure:
-        parse_arguments(SPEC, json.dumps({"what": ["x" * 50_000] * 2, "steps": -1, "how": 1, "more": 1}))
+        parse_arguments(
+            SPEC.name, SPEC.parameters, json.dumps({"what": ["x" * 50_000] * 2, "steps": -1, "how": 1, "more": 1})
+        )
     assert SPEC.parameters in str(failure.value)
     assert len(str(failure.value)) < 2000
 
@@ -161,13 +167,15 @@ def test_a_pattern_is_left_to_the_tool_that_wrote_it() -> None:
     """This one would take longer than anybody waits."""
     hostile = {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a+)+$"}}}
     spec = ToolSpec(name="match", description="Match.", parameters=json.dumps(hostile))
-    assert parse_arguments(spec, json.dumps({"text": "a" * 5_000 + "b"})) == {"text": "a" * 5_000 + "b"}
+    assert parse_arguments(spec.name, spec.parameters, json.dumps({"text": "a" * 5_000 + "b"})) == {
+        "text": "a" * 5_000 + "b"
+    }
 
 
 def test_a_schema_is_never_fetched_from_elsewhere() -> None:
     spec = ToolSpec(name="a", description="", parameters=canonical_json({"$ref": "http://127.0.0.1:9/schema.json"}))
     with pytest.raises(ToolFailure, match="cannot be checked"):
-        parse_arguments(spec, "{}")
+        parse_arguments(spec.name, spec.parameters, "{}")
 
 
 @pytest.mark.parametrize("schema", [{"type": "no-such-type"}, {"properties": []}, {"required": "all"}])
@@ -183,6 +191,6 @@ def test_a_long_text_is_shortened_with_a_mark() -> None:
 
 def test_half_a_surrogate_pair_in_arguments_reaches_no_tool() -> None:
     spec = tool_spec("t", "t", {"a": {"type": "array"}}, ["a"])
-    assert parse_arguments(spec, r'{"a": ["\ud83d", {"x\ud83d": "\u0000y", "n": 1}]}') == {
+    assert parse_arguments(spec.name, spec.parameters, r'{"a": ["\ud83d", {"x\ud83d": "\u0000y", "n": 1}]}') == {
         "a": ["\ufffd", {"x\ufffd": "y", "n": 1}]
     }

@@ -162,4 +162,4 @@ def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: Medi
 )
 def test_arguments_that_say_nothing_or_too_much_are_refused(files: MediaFolder, arguments: str) -> None:
     with pytest.raises(ToolFailure):
-        parse_arguments(SendFile(files).spec, arguments)
+        parse_arguments(SendFile(files).spec.name, SendFile(files).spec.parameters, arguments)
