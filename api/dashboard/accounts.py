@@ -11,14 +11,14 @@ from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import FormAction, FormText, TextForm, form_routes, submit
+from api.dashboard.forms import FormAction, FormText, TextForm, form_routes, parse_object, submit
 from api.dashboard.pages import redirect_to_page, render
 from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
 from api.parts import ApiParts
 from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.connectors import ConnectorChange, NewConnector, disabled_page
-from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.errors import MaestroError
 from maestro.domain.llm.accounts import AccountChange, AccountStatus, NewAccount, account_view
 from maestro.domain.llm.budgets import ClientChange, NewClient, client_view
 from maestro.domain.llm.usage import UsageBy
@@ -104,13 +104,8 @@ class ConnectorForm(BaseModel, extra="allow"):
 
     def parse_options(self) -> dict[str, Any]:
         """Return the options as an object; raises ``InvalidEdit`` for text that is not a JSON object."""
-        try:
-            options = json.loads(self.options.strip() or "{}")
-        except (ValueError, RecursionError):
-            options = None
-        if not isinstance(options, dict):
-            raise InvalidEdit('options: expected a JSON object, such as {"requireMention": false}')
-        return options
+        problem = 'options: expected a JSON object, such as {"requireMention": false}'
+        return parse_object(self.options.strip() or "{}", problem)
 
     def without_secrets(self) -> "ConnectorForm":
         """Return the form without its secrets, to show the form again beside an error."""

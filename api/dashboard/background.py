@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import HTMLResponse, Response
@@ -76,7 +76,11 @@ class ScheduleForm(TextForm):
 
     def fields(self, *left_out: str) -> dict[str, object]:
         """Return the fields without surrounding blanks; raises ``InvalidEdit`` for a script that is not JSON."""
-        return {**super().fields("ref", *left_out), "script": _parse_script(self.script)}
+        try:
+            script = json.loads(self.script) if self.script.strip() else None
+        except (ValueError, RecursionError):
+            raise InvalidEdit("script: expected JSON, an object with url, template and condition") from None
+        return {**super().fields("ref", *left_out), "script": script}
 
 
 @schedules.get("")
@@ -170,13 +174,6 @@ def _schedules_page(
         notice=notice,
         times=times,
     )
-
-
-def _parse_script(text: str) -> Any:
-    try:
-        return json.loads(text) if text.strip() else None
-    except (ValueError, RecursionError):
-        raise InvalidEdit("script: expected JSON, an object with url, template and condition") from None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 from fastapi import Form, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from api.dashboard.pages import redirect_to_page
@@ -19,6 +19,7 @@ from maestro.domain.values import read
 
 Result = TypeVar("Result")
 Query = TypeVar("Query", bound=BaseModel)
+_JSON_OBJECT = TypeAdapter(dict[str, Any])
 FormText = Annotated[str, Form()]
 FormRow = Annotated[int, Form(ge=1, le=LARGEST)]
 """A row number as a form field."""
@@ -54,6 +55,20 @@ def read_query(model: type[Query], fields: Mapping[str, object]) -> tuple[Query,
         return read(model, without_empty(fields)), None
     except InvalidEdit as error:
         return model(), error
+
+
+def read_edits(agent: str, model: str, prompt: str) -> dict[str, str]:
+    """Return the entered edits of a replay without empty ones; browsers send line ends as CR LF, the store has LF."""
+    entered = {"agent": agent.strip(), "model": model.strip(), "prompt": prompt.replace("\r\n", "\n")}
+    return {name: text for name, text in entered.items() if text.strip()}
+
+
+def parse_object(text: str, problem: str) -> dict[str, Any]:
+    """Return the JSON object in a text; raises ``InvalidEdit`` with ``problem`` for any other text."""
+    try:
+        return _JSON_OBJECT.validate_json(text)
+    except ValidationError:
+        raise InvalidEdit(problem) from None
 
 
 def edit_reason(text: str) -> str:

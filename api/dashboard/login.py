@@ -51,7 +51,11 @@ def show_login(request: Request, next: str = HOME, left: bool = False, unsent: b
 @open_router.post("/login")
 async def login(request: Request) -> Response:
     """Check the password and start a session; a form is redirected, JSON gets the ``csrfToken``."""
-    fields = await _read_login(request)
+    try:
+        sent = dict(await request.form()) if is_form(request) else json.loads(await request.body())
+        fields = Login.model_validate(sent)
+    except (ValidationError, UnicodeDecodeError, json.JSONDecodeError):
+        raise InvalidRequest("Send the field password, as a form or as JSON.") from None
     try:
         cookie, token = await _start_session(request, fields)
     except (Unauthorized, TooManyAttempts) as error:
@@ -94,14 +98,6 @@ async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
     cookie, session = access.sessions.start_session(role)
     await asyncio.to_thread(access.add_audit_entry, role, "login")
     return cookie, session.csrf_token
-
-
-async def _read_login(request: Request) -> Login:
-    try:
-        fields = dict(await request.form()) if is_form(request) else json.loads(await request.body())
-        return Login.model_validate(fields)
-    except (ValidationError, UnicodeDecodeError, json.JSONDecodeError):
-        raise InvalidRequest("Send the field password, as a form or as JSON.") from None
 
 
 def safe_redirect_path(path: str) -> str:

@@ -105,13 +105,6 @@ def not_modified(request: Request, *also: str) -> Response | None:
     address. A page with other content, such as the state of another server, passes it in ``also``. Scripts update
     relative times. Browsers never store pages (no-store), so the script itself sends ``If-None-Match``.
     """
-    tag = request.state.tag = _compute_tag(request, also)
-    if tag not in request.headers.get("if-none-match", ""):
-        return None
-    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
-
-
-def _compute_tag(request: Request, also: tuple[str, ...]) -> str:
     session, state = request_access(request).find_session(request), request.app.state
     parts = (
         request_parts(request).store.mark(),
@@ -124,7 +117,10 @@ def _compute_tag(request: Request, also: tuple[str, ...]) -> str:
         *also,
     )
     digest = hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
-    return f'"{digest[:24]}"'
+    tag = request.state.tag = f'"{digest[:24]}"'
+    if tag not in request.headers.get("if-none-match", ""):
+        return None
+    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
 
 
 def refusal_page(request: Request, here: str, error: MaestroError) -> HTMLResponse:

@@ -55,7 +55,9 @@ def show_group(request: Request, group: str) -> HTMLResponse:
         models=_find_models(schema["components"]["schemas"], operations),
         markup=_render_markup,
         type_of=_describe_type,
-        types_of=_describe_content,
+        types_of=lambda part: Markup(" ").join(
+            _describe_type(body.get("schema", {})) for body in part.get("content", {}).values()
+        ),
         meaning_of=_describe_value,
     )
 
@@ -96,11 +98,6 @@ def _model_names(value: object) -> Iterator[str]:
     if isinstance(value, list):
         for each in value:
             yield from _model_names(each)
-
-
-def _describe_content(part: Schema) -> Markup:
-    """Return the types of a body or a response."""
-    return Markup(" ").join(_describe_type(body.get("schema", {})) for body in part.get("content", {}).values())
 
 
 def _describe_type(schema: Schema) -> Markup:

@@ -1,6 +1,5 @@
 """The pages of batches: preview an action on many jobs, start it after confirmation, and follow it."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -8,7 +7,7 @@ from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import read_query, submit, without_empty
+from api.dashboard.forms import parse_object, read_edits, read_query, submit, without_empty
 from api.dashboard.jobs.pages import PAGE, describe_filter, job_list_address
 from api.dashboard.pages import address, not_modified, redirect_to_page, render
 from api.guards import OPERATOR, Parts, PasswordRoute, request_parts
@@ -60,8 +59,7 @@ class JobSelectionForm(BaseModel):
     @property
     def edits(self) -> dict[str, str]:
         """The edits of a restart, without empty fields."""
-        prompt = self.prompt.replace("\r\n", "\n") if self.prompt.strip() else ""
-        return without_empty({"agent": self.agent.strip(), "model": self.model.strip(), "prompt": prompt})
+        return read_edits(self.agent, self.model, self.prompt)
 
     def request(self) -> BatchRequest:
         """Return the request for a batch; raises ``InvalidEdit``."""
@@ -69,7 +67,7 @@ class JobSelectionForm(BaseModel):
             raise InvalidEdit("No job is selected. Go back and select some jobs, or all that match the filter.")
         fields: dict[str, Any] = {
             "action": self.kind,
-            **({"filter": self._filter_fields()} if self.all else {"ids": self.selected_ids}),
+            **({"filter": parse_object(self.filter, UNREADABLE)} if self.all else {"ids": self.selected_ids}),
         }
         if self.edits and self.kind == BatchAction.RESTART:
             fields["edits"] = self.edits
@@ -80,18 +78,9 @@ class JobSelectionForm(BaseModel):
     def origin(self) -> str:
         """The address of the job list in which the jobs were selected."""
         try:
-            return job_list_address(read(JobFilter, self._filter_fields()))
+            return job_list_address(read(JobFilter, parse_object(self.filter, UNREADABLE)))
         except InvalidEdit:
             return PAGE
-
-    def _filter_fields(self) -> dict[str, Any]:
-        try:
-            fields = json.loads(self.filter)
-        except (ValueError, RecursionError):
-            fields = None
-        if not isinstance(fields, dict):
-            raise InvalidEdit(UNREADABLE)
-        return fields
 
 
 SelectionForm = Annotated[JobSelectionForm, Form()]

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.forms import submit_async, without_empty
+from api.dashboard.forms import read_edits, submit_async
 from api.dashboard.pages import not_modified, redirect_to_page, render
 from api.guards import FOR_VIEWERS, OPERATOR, Number, Parts, PasswordRoute, request_parts
 from maestro.domain.context.views import JobPageTexts, RecordedAnswer, RecordedCallView, TurnView, recorded_call_view
@@ -204,13 +204,7 @@ class ReplayForm(BaseModel):
     @property
     def edits(self) -> JobEdits | None:
         """The edits of the replay, None to leave the job's edits as they are; raises ``InvalidEdit``."""
-        if not self.edited:
-            return None
-        # Browsers send line ends as CR LF, but the stored prompt has LF.
-        prompt = self.prompt.replace("\r\n", "\n") if self.prompt.strip() else ""
-        return read(
-            JobEdits, without_empty({"agent": self.agent.strip(), "model": self.model.strip(), "prompt": prompt})
-        )
+        return read(JobEdits, read_edits(self.agent, self.model, self.prompt)) if self.edited else None
 
     @classmethod
     def from_edits(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
