@@ -17,7 +17,7 @@ from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import HEAD_BYTES, TEXT, UNKNOWN, MediaFile, detect_type, is_text
 from maestro.domain.messages import Address, Attachment
 from maestro.llm.middleware.limits import StopMonitor
-from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt
+from maestro.llm.transcriber import Transcriber, TranscriptionAttempt
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store, commit_persistently
 
@@ -137,9 +137,7 @@ class VoiceActivities:
     async def _transcribe_voice(self, ref: StepRef, voice: MediaFile) -> bool:
         content = await asyncio.to_thread(self.files.read_content, voice.digest)
         recorder = _TranscriptRecorder(self.store, ref.job_id, voice)
-        return await self.transcriber.transcribe_recording(
-            Audio(content, voice.content_type), recorder.record_transcript
-        )
+        return await self.transcriber.transcribe_recording(content, voice.content_type, recorder.record_transcript)
 
     def _find_voices(self, ref: StepRef) -> list[MediaFile]:
         with self.store.view() as tx:

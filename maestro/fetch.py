@@ -30,8 +30,6 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _Write = Callable[[bytes], Awaitable[object]]
 _FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError, zlib.error)
 _REDIRECTS = (301, 302, 303, 307, 308)
-_CHUNK_BYTES = 64 * 1024
-_GZIP = 16 + zlib.MAX_WBITS
 
 
 class FetchRefused(MaestroError):
@@ -251,7 +249,7 @@ class _Decompressor:
     def __init__(self, encoding: str) -> None:
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise FetchFailed(f"the response is compressed with {encoding[:20]}, which was not requested")
-        self._inflater = zlib.decompressobj(_GZIP) if encoding.endswith("gzip") else None
+        self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding.endswith("gzip") else None
         self._has_data = False
 
     def decompress(self, packed: bytes) -> Iterator[bytes]:
@@ -261,7 +259,7 @@ class _Decompressor:
             return
         self._has_data = self._has_data or bool(packed)
         while packed and not self._inflater.eof:
-            yield self._inflater.decompress(packed, _CHUNK_BYTES)
+            yield self._inflater.decompress(packed, 64 * 1024)
             packed = self._inflater.unconsumed_tail
 
     def check_end(self) -> None:

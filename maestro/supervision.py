@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Service = Coroutine[Any, Any, None]
@@ -35,6 +36,17 @@ async def wait_for_first(*events: Awaitable[Any], watched: Sequence[asyncio.Task
     finally:
         for task in waiting:
             task.cancel()
+
+
+async def gather_limited(limit: int, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]:
+    """Return the results of work on each item, in order; at most ``limit`` items are in work at once."""
+    gate = asyncio.Semaphore(limit)
+
+    async def work_at_gate(item: Item) -> Result:
+        async with gate:
+            return await work(item)
+
+    return await asyncio.gather(*map(work_at_gate, items))
 
 
 async def cancel_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import structlog
@@ -18,6 +17,7 @@ from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
 from maestro.domain.release import release
+from maestro.supervision import gather_limited
 from temporal.attempts import LoadGauge
 from temporal.client import (
     ASK_TIMEOUT,
@@ -126,19 +126,17 @@ async def release_workflows(client: Client, task_queue: str) -> None:
     a crash. If that process is alive, it reads the history again. A workflow that cannot be released waits for its
     timeout.
     """
-    gate = asyncio.Semaphore(20)
 
     async def release_one(workflow_id: str) -> None:
         execution = WorkflowExecution(workflow_id=workflow_id)
         request = ResetStickyTaskQueueRequest(namespace=client.namespace, execution=execution)
-        async with gate:
-            with suppress(*AWAY):
-                await client.workflow_service.reset_sticky_task_queue(request, timeout=ASK_TIMEOUT)
+        with suppress(*AWAY):
+            await client.workflow_service.reset_sticky_task_queue(request, timeout=ASK_TIMEOUT)
 
     query = f"ExecutionStatus = 'Running' AND TaskQueue = '{task_queue}'"
     with suppress(*AWAY):
         running = [each.id async for each in client.list_workflows(query, limit=CACHED_WORKFLOWS)]
-        await asyncio.gather(*map(release_one, running))
+        await gather_limited(20, release_one, running)
 
 
 class WorkerLoop:
@@ -160,20 +158,18 @@ class WorkerLoop:
             while not self._stopping:
                 if self._parts.workflows:
                     await release_workflows(self._client, self._parts.task_queue)
-                refusal = await self._poll_until_stopped(
-                    partial(build_worker, threads=threads, activations=activations), on_begin
-                )
+                refusal = await self._poll_until_stopped(threads, activations, on_begin)
                 if refusal:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}) and starts again.")
                     await self._wait_until_usable(blocked=refusal.startswith(NEVER_BEGAN))
 
     async def _poll_until_stopped(
-        self, build: Callable[[Client, WorkerParts], Worker], on_begin: Callable[[], None]
+        self, threads: ThreadPoolExecutor, activations: ActivationExecutor, on_begin: Callable[[], None]
     ) -> str:
         """Let one worker poll until it ends; return Temporal's reason for a refusal, empty for a normal end."""
         reporting = asyncio.create_task(self._report_polling(on_begin))
         try:
-            self._worker = build(self._client, self._parts)
+            self._worker = build_worker(self._client, self._parts, threads, activations)
             await self._worker.run()
         except RuntimeError as error:
             return str(error).partition("\n")[0]

@@ -6,6 +6,7 @@ See docs/invariants.md: store is the truth.
 import asyncio
 import math
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -15,6 +16,7 @@ from ulid import ULID
 from maestro.domain.jobs.job import ENDED_IN_TEMPORAL, FAILURE_NOTICE, Job, JobEnding, JobStatus, new_notice_job
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.supervision import gather_limited
 
 AT_ONCE = 20
 
@@ -60,13 +62,7 @@ class Reconciler:
     async def reconcile_jobs(self, client: Client) -> None:
         """Compare every running job once."""
         jobs = await asyncio.to_thread(self._store.read, lambda tx: list(tx.jobs.list_running()))
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def repair(job: Job) -> bool:
-            async with gate:
-                return await self._repair_job(client, job)
-
-        repairs = await asyncio.gather(*map(repair, jobs))
+        repairs = await gather_limited(AT_ONCE, partial(self._repair_job, client), jobs)
         await asyncio.to_thread(self._free_outbound_lanes)
         if any(repairs):
             self._released()

@@ -6,6 +6,7 @@ See docs/invariants.md: resume.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import structlog
 from temporalio.client import Client
@@ -41,13 +42,10 @@ def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
 
     async def interrupt(job_id: str) -> None:
         connected = await client()
-        if connected is None:
-            return
-        try:
-            async with asyncio.timeout(CANCEL_TIMEOUT):
-                await connected.get_workflow_handle(job_id).cancel()
-        except (RPCError, TimeoutError):
-            return
+        if connected is not None:
+            with suppress(RPCError, TimeoutError):
+                async with asyncio.timeout(CANCEL_TIMEOUT):
+                    await connected.get_workflow_handle(job_id).cancel()
 
     return interrupt
 

@@ -6,9 +6,9 @@ The store is the truth.
 import asyncio
 import math
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
 
 import structlog
 from temporalio.client import Client
@@ -20,6 +20,7 @@ from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.store.background.schedules import FollowedSchedule
 from maestro.store.cache import StoreState
 from maestro.store.store import Store
+from maestro.supervision import gather_limited
 from temporal.dispatcher import RunSettings
 from temporal.schedules import (
     DesiredSchedule,
@@ -31,7 +32,6 @@ from temporal.schedules import (
 
 AT_ONCE = 20
 LONGEST_PAUSE = 5.0
-LONGEST_REASON = 300
 
 REFUSALS = frozenset(
     {
@@ -45,8 +45,6 @@ REFUSALS = frozenset(
 
 DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
 """Missing rights, which an administrator has to grant; retried soon like other errors, and also shown in the row."""
-
-Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
 
@@ -120,10 +118,10 @@ class ScheduleKeeper:
             for row, desired in snapshot.desired
             if due or desired.id in to_retry or _is_outdated(row, desired)
         ]
-        outcomes = await _gather_limited(self._update_schedule(client, row, desired) for row, desired in changed)
+        outcomes = await gather_limited(AT_ONCE, lambda pair: self._update_schedule(client, *pair), changed)
         await asyncio.to_thread(self._record_outcomes, [*snapshot.unreadable, *filter(None, outcomes)])
         await asyncio.to_thread(self._start_overdue_runs, changed)
-        await _gather_limited(self._remove_schedule(client, orphan) for orphan in self._known - snapshot.ids)
+        await gather_limited(AT_ONCE, partial(self._remove_schedule, client), self._known - snapshot.ids)
         self._known |= snapshot.ids
         self._seen = snapshot.stamp
         if due:
@@ -142,7 +140,7 @@ class ScheduleKeeper:
                 self._to_retry.add(desired.id)
             if error.status not in REFUSALS | DENIALS:
                 return None
-            return FollowedSchedule(planned, planned.followed, f"Temporal refused: {error.message}"[:LONGEST_REASON])
+            return FollowedSchedule(planned, planned.followed, f"Temporal refused: {error.message}"[:300])
         return FollowedSchedule(planned, desired.digest)
 
     async def _remove_schedule(self, client: Client, temporal_id: str) -> None:
@@ -198,16 +196,6 @@ class ScheduleKeeper:
 def _is_outdated(planned: ScheduleColumns, desired: DesiredSchedule) -> bool:
     """Return whether Temporal still has an older digest, or refused the last update."""
     return planned.followed != desired.digest or bool(planned.follow_error)
-
-
-async def _gather_limited(calls: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def limited(call: Coroutine[None, None, Result]) -> Result:
-        async with gate:
-            return await call
-
-    return await asyncio.gather(*map(limited, calls))
 
 
 def _now() -> float:

@@ -157,19 +157,13 @@ class EmbeddedServer:
         """Return an adopted server with a new watch process, because its old one waits for a Maestro that is gone."""
         await asyncio.to_thread(end_orphaned_watch, record, self._config.database_path)
         try:
-            watch = await self._start_watch(record.pid)
+            watch = await start_watch_process(record.pid, self._config)
             ours = record.model_copy(update={"watch": watch.pid})
             await asyncio.to_thread(ours.write_to, self._config.record_path)
         except BaseException:  # A cancellation, too, must not leave the server without supervision.
             await self._end_process(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
-
-    async def _start_watch(self, pid: int) -> Child:
-        config = self._config
-        return await start_watch_process(
-            pid, config.database_path, config.record_path, config.timing.orphaned, config.timing.grace
-        )
 
     async def _is_healthy(self, left_behind: ServerProcess) -> bool:
         try:
@@ -201,7 +195,7 @@ class EmbeddedServer:
         process: ServerProcess | None = None
         watch: Child | None = None
         try:
-            watch = await self._start_watch(child.pid)
+            watch = await start_watch_process(child.pid, self._config)
             record = await asyncio.to_thread(self._save_record, (child.pid, watch.pid), command, program)
             process = ServerProcess(record, child, watch)
             await release_held(child)

@@ -320,9 +320,10 @@ async def release_held(held: Child) -> None:
     held.stdin.close()
 
 
-async def start_watch_process(pid: int, database: Path, record: Path, orphaned: float, grace: float) -> Child:
-    """Start the watch process, which ends a server ``orphaned`` seconds after Maestro and its record are gone."""
-    arguments = (str(pid), str(database), str(record), f"{orphaned / _LOOKS:g}", f"{grace:g}")
+async def start_watch_process(pid: int, config: ServerConfig) -> Child:
+    """Start the watch process, which ends a server some time after Maestro and its record are gone."""
+    waits = (f"{config.timing.orphaned / _LOOKS:g}", f"{config.timing.grace:g}")
+    arguments = (str(pid), str(config.database_path), str(config.record_path), *waits)
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _WATCH, "watch", *arguments),
         stdin=asyncio.subprocess.PIPE,

@@ -316,9 +316,9 @@ class JobRun:
 
         After a failure, the prompt mentions the missing file, or the voice message without a transcript.
         """
-        queue = self._ref.llm_queue
+        queue, connector_queue = self._ref.llm_queue, self._ref.connector_queue
         work: Mapping[str, tuple[Activity, StepOptions]] = {
-            StepKind.MEDIA: (MediaActivities.fetch_media, self._queued.connector_options(steps.MEDIA_TIMEOUT)),
+            StepKind.MEDIA: (MediaActivities.fetch_media, StepOptions(steps.MEDIA_TIMEOUT, queue=connector_queue)),
             StepKind.VOICE: (VoiceActivities.transcribe, StepOptions(steps.VOICE_TIMEOUT, steps.VOICE_TIMEOUT, queue)),
             StepKind.COMPACTION: (  # A compaction makes two model calls.
                 CompactionActivities.compact_conversation,
@@ -342,7 +342,8 @@ class JobRun:
         is_reply = route is not None and route.action is RouteAction.REPLY
         purpose = DeliveryPurpose.ANSWER if closes and not is_reply else DeliveryPurpose.NOTICE
         message = DeliverStep(job_id=self._ref.job_id, step=step, purpose=purpose, closes=closes)
-        options = self._queued.connector_options(steps.DELIVERY_TIMEOUT, None if closes else steps.NOTICE_TIMEOUT)
+        total_timeout = None if closes else steps.NOTICE_TIMEOUT
+        options = StepOptions(steps.DELIVERY_TIMEOUT, total_timeout, self._ref.connector_queue)
         return await self._queued.run_step(DeliveryActivities.deliver, message, options, step_purpose(step))
 
     def _show_typing(self) -> None:

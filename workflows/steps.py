@@ -172,15 +172,7 @@ class QueuedSteps:
 
     def tool_options(self) -> StepOptions:
         """Return the options of a tool call."""
-        return StepOptions(
-            attempt_timeout=timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue
-        )
-
-    def connector_options(self, attempt_timeout: timedelta, total_timeout: timedelta | None = None) -> StepOptions:
-        """Return the options of a step that only the process with the connector can do."""
-        return StepOptions(
-            attempt_timeout=attempt_timeout, total_timeout=total_timeout, queue=self._ref.connector_queue
-        )
+        return StepOptions(timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue)
 
     async def run_step(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
         """Run a step on its queue; raises ``Suspended`` when it has to wait."""

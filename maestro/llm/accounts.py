@@ -23,7 +23,6 @@ from maestro.domain.llm.accounts import (
     AccountStatus,
     AccountType,
     ModelAccount,
-    accounts_for_models,
     choose_account,
     first_recovery,
     list_candidates,
@@ -164,10 +163,6 @@ class Roster:
             )
             accounts = (demo,)
         return choose_account(accounts, models, self.limited, self.unfit.union(tried_accounts), open_calls_by_account)
-
-    def restrict_to_models(self, models: Sequence[str]) -> Self:
-        """Return the roster with only those usable accounts that offer one of the models."""
-        return replace(self, usable=accounts_for_models(self.usable, models))
 
     def restrict_to_unfit_models(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
         """Return the roster in which models are marked as unfit if their context window is too small for the request.

@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -53,7 +54,6 @@ _RESETS = re.compile(
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>am|pm)?\b(?: \((?P<zone>[\w+/-]+)\))?",
     re.IGNORECASE,
 )
-_LONG_AGO = timedelta(days=180)
 
 NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
 """The session to continue does not exist."""
@@ -119,19 +119,16 @@ def time_until_limit_ends(text: str, now: datetime) -> timedelta | None:
     """
     if not _LIMIT.search(text):
         return None
-    until = _limit_end(text, now)
-    return min(max(until - now, timedelta()), LONGEST) if until else DEFAULT_COOL_DOWN
-
-
-def _limit_end(text: str, now: datetime) -> datetime | None:
-    try:
+    until = None
+    with suppress(
+        ValueError, KeyError, OverflowError, OSError
+    ):  # The text names an impossible date, hour or time zone.
         if epoch := _EPOCH.search(text):
             number = int(epoch[1])
-            return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
-        reset = _RESETS.search(text)
-        return _next_reset(reset, now) if reset else None
-    except (ValueError, KeyError, OverflowError, OSError):  # The text names an impossible date, hour or time zone.
-        return None
+            until = datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
+        elif reset := _RESETS.search(text):
+            until = _next_reset(reset, now)
+    return min(max(until - now, timedelta()), LONGEST) if until else DEFAULT_COOL_DOWN
 
 
 def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
@@ -148,7 +145,7 @@ def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
         moment = convert_to_utc(datetime(local.year, month, day, hour, minute), zone)
         return (
             moment
-            if now - moment < _LONG_AGO
+            if now - moment < timedelta(days=180)
             else convert_to_utc(datetime(local.year + 1, month, day, hour, minute), zone)
         )
     today = datetime(local.year, local.month, local.day, hour, minute)
@@ -345,10 +342,16 @@ class CliRunner:
         marker = folder / f".session-{hashlib.sha256(account.name.encode()).hexdigest()[:16]}"
         continues = marker.exists()
         marker.unlink(missing_ok=True)
+        environment = plain_environment(self.environment) | _QUIET
+        environment |= {name: value for name, value in self.environment.items() if name in _PASSED_ON}
+        if account.home_dir:
+            environment["CLAUDE_CONFIG_DIR"] = str(Path(account.home_dir).expanduser().absolute())
+            # The token in the environment belongs to another account than the login in this folder.
+            environment.pop("CLAUDE_CODE_OAUTH_TOKEN", None)
         command = ProgramCommand(
             arguments=(str(Path(program).absolute()), "--print", "--model", remove_provider(request.model)),
             folder=folder,
-            environment=self._command_environment(account),
+            environment=environment,
             input=prompt_text(request.messages).encode(),
         )
         return _CommandSession(command, marker, continues)
@@ -361,15 +364,6 @@ class CliRunner:
         text = "\n".join(line for line in lines if line and not repeats_prompt(line, prompt))
         if text:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=text)
-
-    def _command_environment(self, account: Account) -> dict[str, str]:
-        environment = plain_environment(self.environment) | _QUIET
-        environment |= {name: value for name, value in self.environment.items() if name in _PASSED_ON}
-        if account.home_dir:
-            environment["CLAUDE_CONFIG_DIR"] = str(Path(account.home_dir).expanduser().absolute())
-            # The token in the environment belongs to another account than the login in this folder.
-            environment.pop("CLAUDE_CODE_OAUTH_TOKEN", None)
-        return environment
 
 
 def _start_failure(site: CallSite, reason: str) -> LLMFailure:

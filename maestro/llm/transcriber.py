@@ -27,12 +27,8 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Audio:
-    """A recording, and its media type as detected from its first bytes."""
-
-    content: bytes
-    content_type: str
+AudioFile = tuple[str, bytes, str]
+"""The name, the content and the media type of a recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +54,15 @@ class Transcriber:
     library: LiteLLMLibrary
     settings: Callable[[], TranscriptionSettings]
 
-    async def transcribe_recording(self, audio: Audio, keep: KeepAttempt) -> bool:
+    async def transcribe_recording(self, content: bytes, content_type: str, keep: KeepAttempt) -> bool:
         """Transcribe a recording; false when no account can. Each attempt is committed when it begins and ends.
 
-        Raises the last failure that is worth a retry.
+        ``content_type`` is that of the recording's first bytes. Raises the last failure that is worth a retry.
         """
         settings, clock = self.settings(), asyncio.get_running_loop()
         if not settings.enabled:
             return False
+        audio = (_NAMES.get(content_type, "voice"), content, content_type)
         progress = FailoverProgress(
             (f"{settings.provider}/{remove_provider(settings.model)}",), clock.time() + settings.max_seconds
         )
@@ -95,7 +92,7 @@ class Transcriber:
         return False
 
     async def _try_account(
-        self, account: Account, audio: Audio, keep: KeepAttempt, progress: FailoverProgress
+        self, account: Account, audio: AudioFile, keep: KeepAttempt, progress: FailoverProgress
     ) -> LLMFailure | None:
         """Call one account and commit the outcome; return a failure instead of raising it."""
         site = CallSite(account.provider, account.name, remove_provider(progress.models[0]))
@@ -116,11 +113,11 @@ class Transcriber:
         await keep(attempt_record(CallState.ANSWERED, text))
         return None
 
-    async def _request_transcript(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
+    async def _request_transcript(self, account: Account, site: CallSite, audio: AudioFile, until: float) -> str:
         """Return the transcript; raises an ``LLMFailure`` that quotes neither the provider nor the transcript."""
         arguments = {
             "model": f"{account.provider}/{site.model}",
-            "file": (_NAMES.get(audio.content_type, "voice"), audio.content, audio.content_type),
+            "file": audio,
             "api_key": choose_key_to_send(account),
             "api_base": base_url(account),
             "max_retries": 0,

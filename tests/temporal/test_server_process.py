@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from temporal.server_process import ServerProcess, ServerRecord, find_process, read_record, start_watch_process
+from temporal.server_process import (
+    ServerConfig,
+    ServerProcess,
+    ServerRecord,
+    Timing,
+    find_process,
+    read_record,
+    start_watch_process,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,11 +35,12 @@ asyncio.run(main())
 
 
 async def test_a_watch_ends_a_server_that_no_record_names_and_no_other(tmp_path: Path) -> None:
-    database, file = tmp_path / "temporal.db", tmp_path / "temporal.json"
+    config = ServerConfig(tmp_path, 1, 2, timing=Timing(orphaned=0.02, grace=0.1))
+    database, file = config.database_path, config.record_path
     command = ("/bin/sh", "-c", "read _", "server", str(database))
     server = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
     ServerRecord(pid=server.pid, started="", command=(), program="", port=1, ui_port=2).write_to(file)
-    watch = await start_watch_process(server.pid, database, file, orphaned=0.02, grace=0.1)
+    watch = await start_watch_process(server.pid, config)
     assert watch.stdin is not None
     watch.stdin.close()  # as when its Maestro is gone
     with pytest.raises(TimeoutError):

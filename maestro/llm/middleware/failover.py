@@ -7,12 +7,12 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import structlog
 
-from maestro.domain.llm.accounts import AccountChoice, AccountModel, AccountType
+from maestro.domain.llm.accounts import AccountChoice, AccountModel, AccountType, accounts_for_models
 from maestro.domain.llm.calls import (
     AccountsExhausted,
     AccountUnusable,
@@ -266,7 +266,9 @@ class Failover:
 
 def choose_suitable_roster(snapshot: CallSnapshot, progress: FailoverProgress) -> Roster:
     """Return the roster with unfit models marked; for an exact request, only accounts that offer a requested model."""
-    roster = snapshot.roster.restrict_to_models(progress.models) if progress.exact else snapshot.roster
+    roster = snapshot.roster
+    if progress.exact:
+        roster = replace(roster, usable=accounts_for_models(roster.usable, progress.models))
     return roster.restrict_to_unfit_models(progress.models, progress.fits)
 
 
