@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain, repeat
@@ -96,14 +96,14 @@ class AccountConnector:
         self.token_digest = instance.token_digest
         self._context = context
         self._reported: tuple[ConnectorState, str] | None = None
-        self._refusal: asyncio.Future[AccountRefused] | None = None
+        self._refusal: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
         """Receive until cancelled; raises ``AccountRefused`` when the platform refuses the account, now or later."""
         self._refusal = asyncio.get_running_loop().create_future()
         try:
             await self._report_state(ConnectorState.STARTING)
-            await run_until_one_fails(self._receive(), self._raise_refusal())
+            await run_until_one_fails(self._receive(), self._refusal)
         except AccountRefused as refused:
             await self._report_state(ConnectorState.FAILED, str(refused))
             raise
@@ -146,7 +146,7 @@ class AccountConnector:
     def end_with_refusal(self, refused: AccountRefused) -> None:
         """End ``run`` with this error, because only an operator can fix the account."""
         if self._refusal is not None and not self._refusal.done():
-            self._refusal.set_result(refused)
+            self._refusal.set_exception(refused)
 
     @contextlib.contextmanager
     def end_on_refusal(self) -> Iterator[None]:
@@ -158,19 +158,15 @@ class AccountConnector:
                 self.end_with_refusal(AccountRefused(str(failure)))
             raise
 
-    async def _raise_refusal(self) -> None:
-        assert self._refusal is not None
-        raise await self._refusal
-
     async def _report_state(self, state: ConnectorState, detail: str = "") -> None:
         self._reported = None  # None until the store has the state, so that a failed report is repeated
         await self._context.report(state, detail)
         self._reported = (state, detail)
 
 
-async def run_until_one_fails(*work: Coroutine[None, None, None]) -> None:
-    """Run all coroutines at once until one ends or fails."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in work]
+async def run_until_one_fails(*work: Awaitable[None]) -> None:
+    """Run all the work at once until one part ends or fails."""
+    tasks = [asyncio.ensure_future(part) for part in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

@@ -80,7 +80,10 @@ async def perform_send_action(
     can only be searched for.
     """
     if message.edits:
-        return await edit_sent_message(connector, message)
+        if not isinstance(connector, EditsMessages):
+            return PermanentSend("this platform cannot edit sent messages", FailureScope.MESSAGE)
+        failure = await _failure_as_value(connector.edit(message))
+        return failure or Receipt(platform_message_id=message.edits)
     if action is SendAction.LOOK and isinstance(connector, Reconciles):
         outcome = await _failure_as_value(connector.find(message))
         if outcome is not None:
@@ -88,13 +91,6 @@ async def perform_send_action(
     if message.path is not None and not await asyncio.to_thread(message.path.is_file):
         return PermanentSend(f"the file {message.filename} was deleted from Maestro's storage", FailureScope.MESSAGE)
     return await attempt(connector, message)
-
-
-async def edit_sent_message(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
-    if not isinstance(connector, EditsMessages):
-        return PermanentSend("this platform cannot edit sent messages", FailureScope.MESSAGE)
-    failure = await _failure_as_value(connector.edit(message))
-    return failure or Receipt(platform_message_id=message.edits)
 
 
 class ConnectorHub:

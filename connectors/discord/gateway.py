@@ -27,7 +27,7 @@ from connectors.discord.receive import (
     DiscordChannel,
     edited_message,
     incoming_message,
-    read_command,
+    interaction_message,
     register_commands,
 )
 from maestro.domain.errors import MaestroError
@@ -229,7 +229,7 @@ class DiscordSession(discord.Client):
             self._expire_reply(interaction, COMMAND_UNANSWERED)
             return
         try:
-            await self._context.accept(read_command(interaction, word, channel, self._connector.account))
+            await self._context.accept(interaction_message(interaction, word, channel, self._connector.account))
             self._expire_reply(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
         except MaestroError as error:
             log.warning("discord.command_not_taken", error=type(error).__name__)

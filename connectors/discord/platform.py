@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionOptions, StreamingOptions
+from connectors.options import CatchUpOptions, GroupOptions, ReactionOptions, StreamingOptions
 from connectors.platforms import Platform
 from maestro.domain.values import matching
 
@@ -33,15 +33,12 @@ class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOpt
     slash_commands: bool = Field(default=True, description="whether `/stop`, `/status` and `/new` are registered")
 
 
-def missing_option(instance: Instance) -> str | None:
-    """Return a sentence about the missing option and how to set it, None when the options are complete."""
-    return None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"
-
-
 platform = Platform(
     name=PLATFORM,
     secrets={TOKEN: "the bot's token"},
     connector="connectors.discord.connector:DiscordConnector",
     options=DiscordOptions,
-    complete=missing_option,
+    complete=lambda instance: (
+        None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"
+    ),
 )

@@ -117,14 +117,16 @@ def edited_message(message: discord.Message, channel: DiscordChannel, bot: Disco
     return changed.model_copy(update={"id": number, "edit_of": str(message.id), "sent_at": message.edited_at})
 
 
-def read_command(interaction: discord.Interaction, word: str, channel: DiscordChannel, account: str) -> IncomingMessage:
-    """Convert a slash command into a message with the control word."""
+def interaction_message(
+    interaction: discord.Interaction, content: str, channel: DiscordChannel, account: str
+) -> IncomingMessage:
+    """Convert a slash command into a message with the control word, or a button press into one with its text."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
         address=channel.build_address(account),
         user_id=str(interaction.user.id),
         user_name=interaction.user.display_name,
-        content=word,
+        content=content,
         sent_at=interaction.created_at,
         is_direct=channel.is_direct,
         from_bot=interaction.user.bot,
@@ -260,19 +262,10 @@ async def accept_press(
         return
     below = interaction.message.id if interaction.message is not None else 0
     # A press counts as no mention, so that the press of a user without permission never reaches an agent.
-    message = IncomingMessage(
-        id=f"{below}:{interaction.id}",
-        address=channel.build_address(account),
-        user_id=str(interaction.user.id),
-        user_name=interaction.user.display_name,
-        content=content,
-        sent_at=interaction.created_at,
-        is_direct=channel.is_direct,
-        from_bot=interaction.user.bot,
-        reply_to=str(below or ""),
-    )
+    message = interaction_message(interaction, content, channel, account)
+    ids = {"id": f"{below}:{interaction.id}", "reply_to": str(below or "")}
     try:
-        accepted = await context.accept(message)
+        accepted = await context.accept(message.model_copy(update=ids))
     except MaestroError as error:
         log.warning("discord.press_not_taken", error=type(error).__name__)
         await _answer_press(interaction, "Maestro is busy; press the button again in a moment.")

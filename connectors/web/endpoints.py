@@ -57,11 +57,11 @@ HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class _CountedBody:
-    """The body of a request with a byte count; raises ``TooLarge`` as soon as the count exceeds the limit."""
+    """The body of a request with a byte count; raises ``TooLarge`` when it exceeds ``cap`` and ``envelope`` bytes."""
 
-    def __init__(self, request: Request, cap: int) -> None:
+    def __init__(self, request: Request, cap: int, envelope: int = 0) -> None:
         self._receive = request.receive
-        self._left = cap + ENVELOPE
+        self._left = cap + envelope
         self._cap = cap
 
     async def __call__(self) -> Message:
@@ -85,7 +85,7 @@ async def receive_file(request: Request, max_bytes: int, folder: Path | None) ->
     """
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise UnsupportedMedia("Send the file as multipart/form-data.")
-    counted = Request(request.scope, _CountedBody(request, max_bytes))
+    counted = Request(request.scope, _CountedBody(request, max_bytes, ENVELOPE))
     parser = MultiPartParser(counted.headers, counted.stream(), max_files=1, max_fields=8, max_part_size=ENVELOPE)
     try:
         form = await parser.parse()
@@ -283,11 +283,7 @@ def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callab
 
 
 async def _read_text(request: Request, max_bytes: int) -> str:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise too_large_error(max_bytes)
+    body = await Request(request.scope, _CountedBody(request, max_bytes)).body()
     try:
         return body.decode()
     except UnicodeDecodeError as error:

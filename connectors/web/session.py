@@ -295,15 +295,12 @@ class WebSession:
 
     async def _handle_frame(self, web_user: WebUser, address: Address, fields: Fields) -> Fields:
         match fields.get("type"):
-            case "message":
-                message = frames.read_message(fields)
-                accepted = await self._services.intake.accept_message(web_user, address, message)
-                return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=message.client_id)
-            case "stop":
+            case "message" | "stop" as kind:
                 # See docs/decisions.md: control words.
                 stop = ClientMessage(client_id="", content=ControlWord.STOP)
-                accepted = await self._services.intake.accept_message(web_user, address, stop)
-                return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client="")
+                message = frames.read_message(fields) if kind == "message" else stop
+                accepted = await self._services.intake.accept_message(web_user, address, message)
+                return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=message.client_id)
             case "ping":
                 return {"type": "pong"}
             case "auth":

@@ -138,20 +138,17 @@ class StoreContext(AccountIntake):
         return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
 
     async def _read(self, read: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.to_thread(_run_in_view, self._store, read)
+        return await asyncio.to_thread(_run_in, self._store.view, read)
 
     async def _change(self, change: Callable[[Transaction], Result]) -> Result:
-        return await asyncio.to_thread(_run_in_transaction, self._store, change)
+        return await asyncio.to_thread(_run_in, self._store.begin, change)
 
 
-def _run_in_view(store: Store, read: Callable[[Transaction], Result]) -> Result:
-    with store.view() as tx:
-        return read(tx)
-
-
-def _run_in_transaction(store: Store, change: Callable[[Transaction], Result]) -> Result:
-    with store.begin() as tx:
-        return change(tx)
+def _run_in(
+    transaction: Callable[[], contextlib.AbstractContextManager[Transaction]], work: Callable[[Transaction], Result]
+) -> Result:
+    with transaction() as tx:
+        return work(tx)
 
 
 @contextlib.asynccontextmanager

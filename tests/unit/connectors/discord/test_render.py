@@ -3,7 +3,6 @@
 import pytest
 
 from connectors.discord.connector import render
-from connectors.discord.platform import missing_option
 from connectors.options import Instance
 from connectors.platforms import platform
 
@@ -31,6 +30,6 @@ def test_what_discord_does_not_know_reads_well(text: str, shown: str) -> None:
 
 def test_a_bot_without_a_token_is_told_where_to_get_one() -> None:
     found = platform("discord")
-    problem = missing_option(Instance("default", {}, found.options()))
+    problem = found.complete(Instance("default", {}, found.options()))
     assert problem is not None
     assert "developer portal" in problem
