@@ -12,7 +12,6 @@ from maestro.domain.agent_chat import CHANNEL, SessionView
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.views import (
     AuthoredMessage,
-    ConversationCursor,
     ConversationDetail,
     ConversationFilter,
     ConversationPage,
@@ -20,6 +19,7 @@ from maestro.domain.conversations.views import (
     message_view,
 )
 from maestro.domain.errors import Conflict
+from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.values import SearchText, Value, readable_by
 from maestro.operations.inputs import RowId
 from maestro.store.store import Store
@@ -36,7 +36,7 @@ class ConversationQuery(ConversationFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: Annotated[str, readable_by(ConversationCursor.parse_text)] | None = None
+    cursor: Annotated[str, readable_by(PageCursor.parse_row_position)] | None = None
 
 
 class SearchQuery(Value):
@@ -60,7 +60,7 @@ class ConversationOperations:
 
     def list(self, query: ConversationQuery) -> ConversationPage:
         """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
-        after = ConversationCursor.parse_text(query.cursor) if query.cursor is not None else None
+        after = PageCursor.parse_row_position(query.cursor) if query.cursor is not None else None
         with self._store.view() as tx:
             rows, following = tx.conversations.lists.list_conversation_page(query, after, query.limit)
         return ConversationPage(items=tuple(rows), next=following.encode_text() if following is not None else None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from heapq import merge
 
 from pydantic import Field
@@ -12,8 +12,6 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.memory import MemoryFact
 from maestro.domain.values import Page, SearchText, Value, View
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ConversationFilter(Value):
@@ -106,26 +104,6 @@ class MessageView(View):
 
 class MessagePage(Page[MessageView]):
     """A page of messages in order of time."""
-
-
-@dataclass(frozen=True, order=True)
-class ConversationCursor:
-    """A cursor into the list of conversations: the sort key of the last one on a page."""
-
-    last_message_at: datetime
-    conversation_id: int
-
-    def encode_text(self) -> str:
-        """Return the cursor as text for API clients."""
-        return f"{(self.last_message_at - _EPOCH) // timedelta(microseconds=1)}.{self.conversation_id}"
-
-    @classmethod
-    def parse_text(cls, text: str) -> "ConversationCursor":
-        """Parse the text of a cursor; raises ``ValueError`` if the text is not a cursor."""
-        moment, _, number = text.partition(".")
-        if not (moment.isdecimal() and number.isdecimal() and len(moment) < 18 and len(number) < 19):
-            raise ValueError("this is not a cursor from an earlier answer")
-        return cls(_EPOCH + timedelta(microseconds=int(moment)), int(number))
 
 
 @dataclass(frozen=True)

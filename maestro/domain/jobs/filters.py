@@ -44,7 +44,7 @@ _VARYING_PART = re.compile(
 
 @dataclass(frozen=True)
 class PageCursor:
-    """The last job of a page; lists of jobs are newest first."""
+    """The last job, or other row, of a page: lists are newest first, and ``created_at`` is the time that sorts them."""
 
     created_at: datetime
     job_id: str
@@ -65,6 +65,14 @@ class PageCursor:
         if not job_id:
             raise ValueError("this is not a cursor from an earlier answer")
         return cls(created_at, job_id)
+
+    @classmethod
+    def parse_row_position(cls, text: str) -> tuple[datetime, int]:
+        """Read the time and the id of a row, of which ``encode_text`` returned the text; raises ``ValueError``."""
+        cursor = cls.parse_text(text)
+        if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
+            raise ValueError("this is not a cursor from an earlier answer")
+        return cursor.created_at, int(cursor.job_id)
 
 
 class JobFilter(Value):

@@ -111,24 +111,16 @@ class AuditQuery(AuditFilter):
     """A filter and the requested page; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: Annotated[str, readable_by(lambda text: parse_cursor(text))] | None = None
+    cursor: Annotated[str, readable_by(PageCursor.parse_row_position)] | None = None
 
     @property
     def after(self) -> "AuditPosition | None":
         """The last entry of the previous page, None for the first page."""
-        return parse_cursor(self.cursor) if self.cursor is not None else None
+        return PageCursor.parse_row_position(self.cursor) if self.cursor is not None else None
 
 
 AuditPosition = tuple[datetime, int]
 """The time and the id of the last entry of a page."""
-
-
-def parse_cursor(text: str) -> AuditPosition:
-    """Parse a cursor; raises ``ValueError`` for a text that ``audit_page`` did not return."""
-    cursor = PageCursor.parse_text(text)
-    if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
-        raise ValueError("this is not a cursor from an earlier answer")
-    return cursor.created_at, int(cursor.job_id)
 
 
 class AuditView(View):

@@ -15,12 +15,12 @@ from maestro.domain.conversations.conversation import ArchivedMessage, Compactio
 from maestro.domain.conversations.views import (
     AuthoredMessage,
     CompactionView,
-    ConversationCursor,
     ConversationDetail,
     ConversationFilter,
     ConversationView,
     MessageRange,
 )
+from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.jobs.job import OPEN, Job
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import Role
@@ -41,9 +41,9 @@ class ConversationLists(Repository):
     """Queries for lists of conversations and of their messages."""
 
     def list_conversation_page(
-        self, conversation_filter: ConversationFilter, after: ConversationCursor | None, limit: int
-    ) -> tuple[Sequence[ConversationView], ConversationCursor | None]:
-        """Return up to ``limit`` conversations after a cursor, and the cursor of the next page.
+        self, conversation_filter: ConversationFilter, after: tuple[datetime, int] | None, limit: int
+    ) -> tuple[Sequence[ConversationView], PageCursor | None]:
+        """Return up to ``limit`` conversations after a time and an id, and the cursor of the next page.
 
         The conversation with the newest message comes first, so one that continues between two requests moves to the
         front.
@@ -52,15 +52,14 @@ class ConversationLists(Repository):
         chosen = select(Conversation, Agent.slug).join(Agent, col(Agent.id) == Conversation.agent_id)
         statement = chosen.where(*_filter_conditions(conversation_filter)).order_by(*newest_first).limit(limit + 1)
         if after is not None:
-            here = tuple_(Conversation.last_message_at, Conversation.id)
-            statement = statement.where(here < (after.last_message_at, after.conversation_id))
+            statement = statement.where(tuple_(Conversation.last_message_at, Conversation.id) < after)
         rows = self._session.exec(statement).all()
         costs = self._read_conversation_costs([conversation.id or 0 for conversation, _ in rows[:limit]])
         page = [
             ConversationView.from_row(conversation, agent=agent, cost_usd=costs.get(conversation.id or 0))
             for conversation, agent in rows[:limit]
         ]
-        return page, ConversationCursor(page[-1].last_message_at, page[-1].id) if len(rows) > limit else None
+        return page, PageCursor(page[-1].last_message_at, str(page[-1].id)) if len(rows) > limit else None
 
     def list_platforms(self) -> Sequence[str]:
         """Return the platforms that have conversations, found by one indexed query for each platform."""
