@@ -1,12 +1,30 @@
-"""Edits of agents and bindings by operators: each writes a version and an audit entry in the same transaction."""
+"""Edits of agents, bindings and tokens by operators, each with an audit entry in the same transaction.
 
+Edits of agents also write a version. Of tokens, the store has only digests.
+"""
+
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Integer, delete
+from sqlalchemy import Integer, delete, update
 from sqlmodel import SQLModel, col, select
 
-from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentToken, AgentVersion
+from maestro.domain.agents.agent import (
+    BEARER_PREFIX,
+    CONDUCTOR,
+    MOST_TOKENS,
+    TOKEN_BYTES,
+    USE_RECORDED_EVERY,
+    Agent,
+    AgentChannel,
+    AgentStatus,
+    AgentToken,
+    AgentVersion,
+    IssuedToken,
+    TokenHolder,
+    token_digest,
+)
 from maestro.domain.agents.edits import (
     AgentChange,
     AgentFields,
@@ -23,12 +41,12 @@ from maestro.domain.agents.edits import (
 from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, diff_fields
 from maestro.domain.conducting.conductor import add_conductor_prompt
 from maestro.domain.connectors import BotInstance
-from maestro.domain.errors import Conflict
+from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
 from maestro.store.agents.agents import Agents, Colleagues, RoutingSnapshots, require_unarchived
 from maestro.store.agents.skills import Skills
-from maestro.store.agents.tokens import AgentTokens
 from maestro.store.engine.repository import LazyRepository, Repository, require_found
+from maestro.store.engine.statements import CHANNEL_KEY
 from maestro.store.jobs.jobs import Jobs
 from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
@@ -107,13 +125,14 @@ class Bindings(Agents):
         unknown client.
         """
         require_unarchived(agent)
-        taken = self.find_binding(Address(platform=new.platform, account=new.account, channel=new.channel))
+        channel = new.model_dump(include=set(CHANNEL_KEY))
+        taken = self.find_binding(Address(**channel))
         if taken is not None:
             raise Conflict(
                 f"{channel_name(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; delete "
                 "that binding first, or change it"
             )
-        binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
+        binding = AgentChannel(agent_id=agent.id or 0, **channel)
         self._put_binding(binding, new)
         self._audit.add_entry(actor, "channel.bind", channel_name(binding), agent.slug)
         return binding
@@ -156,10 +175,8 @@ class Bindings(Agents):
 
     def set_configured_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
         """Bind a channel to an agent as the configuration says, replacing any binding of the channel."""
-        address = Address(platform=new.platform, account=new.account, channel=new.channel)
-        binding = self.find_binding(address) or AgentChannel(
-            agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel
-        )
+        channel = new.model_dump(include=set(CHANNEL_KEY))
+        binding = self.find_binding(Address(**channel)) or AgentChannel(**channel)
         binding.agent_id, binding.configured = agent.id or 0, True
         self._put_binding(binding, new)
         return binding
@@ -192,6 +209,79 @@ def _require_not_configured(binding: AgentChannel) -> None:
         raise Conflict(
             f"{channel_name(binding)} is bound by the configuration; change it under channels there and restart Maestro"
         )
+
+
+class AgentTokens(Repository):
+    """Queries for bearer tokens, including revoked ones."""
+
+    _HELD = (
+        select(AgentToken, Agent)
+        .join(Agent, col(Agent.id) == AgentToken.agent_id)
+        .where(col(AgentToken.revoked_at).is_(None))
+    )
+
+    def create_token(self, agent: Agent, name: str, actor: str) -> IssuedToken:
+        """Create a token for an agent; raises ``Conflict`` if the agent is archived or has too many tokens."""
+        if agent.status is AgentStatus.ARCHIVED:
+            raise Conflict(f"agent {agent.slug} is archived, so its tokens are not valid; restore the agent first")
+        if self._count_rows(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None)) >= MOST_TOKENS:
+            raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens already; revoke unused tokens first")
+        token = BEARER_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+        row = AgentToken(
+            agent_id=agent.id or 0,
+            name=name,
+            digest=token_digest(token),
+            ending=token[-4:],
+            created_by=actor,
+            created_at=self._now,
+        )
+        self._save_objects(row)
+        self._audit(actor, "token.create", agent, row)
+        return IssuedToken.from_row(row, token=token)
+
+    def list_tokens_of_agent(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
+        """Return up to ``limit`` tokens of an agent with ids below ``before``, newest first."""
+        page = select(AgentToken).where(AgentToken.agent_id == agent.id)
+        if before is not None:
+            page = page.where(col(AgentToken.id) < before)
+        return self._find_all(page.order_by(col(AgentToken.id).desc()).limit(limit))
+
+    def list_valid_tokens(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
+        """Return up to ``limit`` valid tokens with ids below ``before``, newest first, each with its agent."""
+        page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
+        newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
+        return [TokenHolder(*row) for row in self._session.exec(newest)]
+
+    def revoke_token(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
+        """Revoke an agent's token, unless it is revoked already; raises ``NotFound`` for an unknown token."""
+        row = self._session.get(AgentToken, token_id)
+        if row is None or row.agent_id != agent.id:
+            raise NotFound(f"agent {agent.slug} has no token {token_id}")
+        if row.revoked_at is None:
+            row.revoked_at = self._now
+            self._save_objects(row)
+            self._audit(actor, "token.revoke", agent, row)
+        return row
+
+    def find_agent(self, token: str) -> TokenHolder | None:
+        """Return a token's row and its agent, even if archived; None if the token is unknown or revoked."""
+        row = self._session.exec(self._HELD.where(AgentToken.digest == token_digest(token))).first()
+        return TokenHolder(*row) if row is not None else None
+
+    def record_use(self, token: AgentToken) -> None:
+        """Record that a token is used now, unless a recent use is recorded already."""
+        last_used_at = col(AgentToken.last_used_at)
+        is_unrecorded = last_used_at.is_(None) | (last_used_at <= self._now - USE_RECORDED_EVERY)
+        used = update(AgentToken).where(col(AgentToken.id) == token.id, is_unrecorded)
+        self._run_statement(used.values(last_used_at=self._now))
+
+    def delete_tokens(self, agent: Agent) -> None:
+        """Delete all tokens of an agent that is being deleted."""
+        self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
+
+    def _audit(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
+        named = f"{token.id} {token.name}".strip()
+        Audit(self._link, self._now).add_entry(actor, action, agent.slug, f"{named}, ends in {token.ending}")
 
 
 class AgentEdits(Bindings):

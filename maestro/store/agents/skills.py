@@ -19,10 +19,7 @@ _LISTS = ("keywords", "patterns", "required_tools")
 class Skills(Repository):
     """Queries for skills, and for the problems found in their files."""
 
-    _ALL = select(SkillRow).order_by(col(SkillRow.slug))
     _ENABLED = PreparedStatement(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
-    _SOURCES = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
-    _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
 
     def list_enabled_skills(self) -> Sequence[Skill]:
         """Return the enabled skills, by slug."""
@@ -35,16 +32,16 @@ class Skills(Repository):
 
     def list_skills(self) -> Sequence[SkillRow]:
         """Return all skills, by slug."""
-        return self._find_all(self._ALL)
+        return self._find_all(select(SkillRow).order_by(col(SkillRow.slug)))
 
     def list_skill_sources(self) -> Mapping[str, str]:
         """Return the file path of each stored skill, by slug."""
         # Without ``list``, ``dict`` would call the result's ``keys()``, which returns the names of the columns.
-        return dict(list(self._run_statement(self._SOURCES)))
+        return dict(list(self._run_statement(select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug)))))
 
     def list_skill_problems(self) -> Sequence[SkillProblem]:
         """Return the problems in skill files, sorted by file."""
-        return self._find_all(self._PROBLEMS)
+        return self._find_all(select(SkillProblem).order_by(col(SkillProblem.id)))
 
     def find_skill_by_slug(self, slug: str) -> SkillRow | None:
         """Return the skill with this slug, or None if no skill has it."""

@@ -43,8 +43,6 @@ KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 MOST_TIMES = 100
 """The most runs of one backfill."""
 
-_SMALLEST = timedelta(microseconds=1)
-
 
 class FollowedSchedule(NamedTuple):
     """The result of sending a schedule to Temporal: the digest of the definition sent, or the error."""
@@ -354,7 +352,9 @@ class ScheduleRuns(Repository):
     ) -> tuple[BackfilledTime, ...]:
         """Return the times of the schedule in a period, each with whether a job exists for it."""
         schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
-        every = times_after(schedule, read_zone(planned.zone), planned.anchored_at, span.start - _SMALLEST)
+        every = times_after(
+            schedule, read_zone(planned.zone), planned.anchored_at, span.start - timedelta(microseconds=1)
+        )
         passed = list(islice(takewhile(lambda time: time <= span.end, every), MOST_TIMES + 1))
         if len(passed) > MOST_TIMES:
             raise InvalidEdit(f"this period has more than {MOST_TIMES} times of the schedule; choose a shorter period")

@@ -21,8 +21,6 @@ from maestro.store.engine.repository import LazyRepository, Repository, require_
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, equals_parameters, insert, row_insert
 from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
-MAESTRO, SOMEBODY = "Maestro", "somebody"
-
 
 class QuotedMessages(Repository):
     """Queries for quoted messages by their platform ids; deleted messages cannot be quoted."""
@@ -54,13 +52,13 @@ class QuotedMessages(Repository):
         sent = self._read_row(self._OURS, **channel, known_as=row.reply_to)
         if sent is not None and sent[0]:
             content, sender_id, answer_id, slug = sent
-            author = "" if sender_id == agent_id else f"@{slug}" if slug else MAESTRO
+            author = "" if sender_id == agent_id else f"@{slug}" if slug else "Maestro"
             return RepliedMessage(content, author, message_id=answer_id)
         quoted = self._read_model_by(InboxRow, **channel, message_id=row.reply_to)
         if quoted is None:
             return None
         content = quoted.content.strip() or ", ".join(file.filename for file in quoted.files() if file.filename)
-        return RepliedMessage(content, quoted.user_name or SOMEBODY, inbox_id=quoted.id) if content else None
+        return RepliedMessage(content, quoted.user_name or "somebody", inbox_id=quoted.id) if content else None
 
 
 class MediaFiles(Repository):

@@ -144,7 +144,9 @@ class ConversationLists(Repository):
         Without a conversation, one query searches only the newest ``SEARCHED`` messages, or as many before the given
         id: older matches may exist even if the query found fewer than ``limit``.
         """
-        since = 0 if conversation_id is not None else (before or self._find_next_id()) - SEARCHED
+        newest_ids = [self._session.exec(select(func.max(table.id))).one() for table in (Message, ArchivedMessage)]
+        before_id = before or 1 + max(number or 0 for number in newest_ids)
+        since = 0 if conversation_id is not None else before_id - SEARCHED
         messages: list[AuthoredMessage] = []
         for table in (Message, ArchivedMessage):
             conditions = [_contains_text(table.content, text), col(table.id) >= since]
@@ -159,10 +161,6 @@ class ConversationLists(Repository):
         first_ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))
         first_id = min((number for number in first_ids if number is not None), default=0)
         return messages, since if since > first_id else None
-
-    def _find_next_id(self) -> int:
-        ids = [self._session.exec(select(func.max(table.id))).one() or 0 for table in (Message, ArchivedMessage)]
-        return max(ids) + 1
 
     def _list_messages_between(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None

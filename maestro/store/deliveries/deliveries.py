@@ -44,8 +44,6 @@ ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 FURTHER = tuple(ReceiptState)
 """The statuses of a message in their order, in which a status only moves forward."""
 
-HELD = "held back as unconfirmed, until an operator had it sent"
-
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStart:
@@ -142,7 +140,7 @@ class DeliveryReports(Repository):
         held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
         again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
         self._run_statement(update(Delivery).where(*held).values(**again))
-        self._fail_sending_step(job_id, HELD)
+        self._fail_sending_step(job_id, "held back as unconfirmed, until an operator had it sent")
 
     def _find_chunk(self, address: Address, key: str) -> Delivery | None:
         """Return the newest chunk with a key, reloaded from the database; None for an invalid key.

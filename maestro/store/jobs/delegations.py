@@ -56,7 +56,8 @@ class Delegations(Repository):
         delegator = self.find_delegator(self._reload_job(job_id)) if parent_id is not None else None
         # A delegator continues once all its results are complete; a continuation that has not begun reads them as well.
         if delegator is not None and not any(
-            _is_unbegun_continuation(child) or (child.hears and self._is_open(child))
+            (not child.task and child.status is JobStatus.PENDING and child.started_at is None)
+            or (child.hears and self._is_open(child))
             for child in self.list_children(delegator.id)
         ):
             self._add_continuation(delegator)
@@ -191,8 +192,3 @@ class Delegations(Repository):
 
 _AFRESH = {"populate_existing": True}
 """Options that reload rows which statements may have changed since the session loaded them."""
-
-
-def _is_unbegun_continuation(job: Job) -> bool:
-    """Return whether a job is a continuation that has not begun, and so will read all results when it begins."""
-    return not job.task and job.status is JobStatus.PENDING and job.started_at is None

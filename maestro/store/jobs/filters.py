@@ -43,7 +43,6 @@ def filter_conditions(job_filter: JobFilter, *, sifted: bool = False) -> Iterato
     if job_filter.at is not None:
         yield _around_moment(job_filter.at)
     yield from _list_conditions(job_filter, without_index if sifted else col)
-    yield from _equality_conditions(job_filter)
     yield from _relation_conditions(job_filter)
     if job_filter.reason is not None:
         yield col(Job.reason).like(_like_pattern(job_filter.reason), escape=_ESCAPE)
@@ -91,7 +90,7 @@ def select_failed_step() -> ScalarSelect[str]:
     return failed.order_by(col(JobStep.id).desc()).limit(1).correlate(Job).scalar_subquery()
 
 
-def _equality_conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
+def _relation_conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
     same = (
         (Job.account, job_filter.account),
         (Job.channel, job_filter.channel),
@@ -100,9 +99,6 @@ def _equality_conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]
         (Job.schedule, job_filter.schedule),
     )
     yield from (col(column) == value for column, value in same if value is not None)
-
-
-def _relation_conditions(job_filter: JobFilter) -> Iterator[ColumnElement[bool]]:
     if job_filter.client is not None:
         yield col(Job.client_id) == select(Client.id).where(Client.name == job_filter.client).scalar_subquery()
     if job_filter.webhook is not None:

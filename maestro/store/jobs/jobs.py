@@ -1,7 +1,6 @@
 """Queries for jobs: their positions in lanes, their waits and their ends."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -199,7 +198,11 @@ class Jobs(Claims):
         It resumes at ``wait.wake_at``, or sooner if ``wake_job`` was called since its last resumption.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
-        at = self._spread_wake_time(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
+        at = wait.wake_at
+        if at is not None and wait.reason is WaitReason.PROVIDER:
+            # After a provider failed, waiting jobs resume at different times, not all at once.
+            waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
+            at += (at - self._now) / SPREAD * self._session.exec(waiting).one()
         sooner = case((col(Job.wake_at) < at, col(Job.wake_at)), else_=literal(at, UtcDateTime)) if at else Job.wake_at
         parked = waits.values(
             status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
@@ -278,13 +281,6 @@ class Jobs(Claims):
 
     def _compute_next_position(self) -> int:
         return int(self._read_value(self._LAST_TURN) or 0) + 1
-
-    def _spread_wake_time(self, wait: Wait) -> datetime | None:
-        """Return when a job should resume after a provider failed, so that waiting jobs do not resume all at once."""
-        if wait.wake_at is None:
-            return None
-        waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
-        return wait.wake_at + (wait.wake_at - self._now) / SPREAD * self._session.exec(waiting).one()
 
     def _delay_later_jobs(self, job_id: str) -> None:
         """Delay later jobs of a lane that wait for a model, so that none resumes before this job."""

@@ -32,8 +32,6 @@ from maestro.store.engine.repository import Repository, require_found
 from maestro.store.engine.statements import PreparedStatement
 from maestro.store.jobs.steps import StepRecords
 
-MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
-
 LATELY = 20_000
 """The number of newest actions, of all agents, that are searched for the actions of one agent."""
 
@@ -119,11 +117,9 @@ class Questions(Repository):
 
     def filter_possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
         """Return those of these questions that users may have received, and so can answer."""
-        return [
-            question
-            for question in waiting
-            if self._sent_condition(question, col(Delivery.state).in_(MAY_HAVE_ARRIVED))
-        ]
+        may_have_arrived = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+        condition = col(Delivery.state).in_(may_have_arrived)
+        return [question for question in waiting if self._sent_condition(question, condition)]
 
     def find_delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
         """Return that of these questions which was sent as this platform message, or None."""
