@@ -34,11 +34,8 @@ class Platform:
     def connect(self, instance: Instance, context: "ConnectorContext") -> "Connector":
         """Create the connector of an account; the first call imports the vendor's library, which is slow.
 
-        Raises ``ConfigurationError`` when an option is missing or the library is not installed.
+        Raises ``ConfigurationError`` when the library is not installed.
         """
-        problem = self.complete(instance)
-        if problem is not None:
-            raise ConfigurationError(f"{self.name}/{instance.account}: {problem}")
         module, _, name = self.connector.partition(":")
         try:
             make = getattr(import_module(module), name)

@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 from slack_sdk.web.async_client import AsyncWebClient
@@ -17,7 +17,7 @@ from connectors.base import ConnectorContext
 from connectors.failures import AmbiguousSend, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from connectors.slack.api import NO_THREAD, Fields, call_slack
 from connectors.slack.platform import SlackOptions
-from connectors.slack.receive import is_direct
+from connectors.slack.receive import Event, is_direct
 from maestro.domain.messages import AcceptedMessage, IncomingMessage
 
 PAGE = 100
@@ -25,8 +25,6 @@ MOST_THREADS = 20
 """The most older threads of one channel in which catch-up looks for new replies."""
 PAUSES = (1.0, 5.0, 15.0, 60.0)
 """The waits in seconds before each retry of a failed read; after the last retry the read fails."""
-
-SlackMessage = Mapping[str, Any]
 
 PATIENCE = 1.5
 """Seconds a new message waits for the missed messages before it; Slack expects an acknowledgement within three."""
@@ -47,7 +45,7 @@ class SlackHistory:
 
     async def read_after(
         self, channel: str, after_id: str, threads: Sequence[str], oldest: str
-    ) -> tuple[Sequence[SlackMessage], bool]:
+    ) -> tuple[Sequence[Event], bool]:
         """Return the messages after ``after_id``, oldest first, and whether some may not have been read.
 
         The messages are those of the channel, of its recent threads, and of ``threads``; ``oldest`` is the id of the
@@ -63,12 +61,12 @@ class SlackHistory:
         by_id = {str(message["ts"]): message for message in unread}
         return [by_id[ts] for ts in sorted(by_id)], more
 
-    async def _read_newest(self, channel: str, after_id: str, oldest: str) -> tuple[list[SlackMessage], bool]:
+    async def _read_newest(self, channel: str, after_id: str, oldest: str) -> tuple[list[Event], bool]:
         """Return the newest messages of a channel, at least one page, and whether unread messages remain.
 
         Messages before the mark are needed too: they show which threads have new replies.
         """
-        messages: list[SlackMessage] = []
+        messages: list[Event] = []
         cursor: str | None = None
         while True:
             call = partial(self._web.conversations_history, channel=channel, limit=PAGE, cursor=cursor)
@@ -80,9 +78,9 @@ class SlackHistory:
             if messages[-1]["ts"] < oldest or unread >= self._options.catch_up_messages:
                 return messages, True
 
-    async def _read_replies(self, channel: str, thread: str, after_id: str) -> list[SlackMessage]:
+    async def _read_replies(self, channel: str, thread: str, after_id: str) -> list[Event]:
         """Return the messages of a thread after the mark; none if the thread was deleted."""
-        replies: list[SlackMessage] = []
+        replies: list[Event] = []
         cursor: str | None = None
         call = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=after_id, limit=PAGE)
         while True:
@@ -113,7 +111,7 @@ class SlackHistory:
                 self._next = time.monotonic() + wait
 
 
-def _split_page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
+def _split_page(answer: Fields) -> tuple[list[Event], str | None]:
     """Return the messages of a page and the cursor of the next page, None on the last page."""
     messages = list(answer.get("messages") or ())
     cursor = str((answer.get("response_metadata") or {}).get("next_cursor") or "")
@@ -123,11 +121,11 @@ def _split_page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
 class MessageTaker(Protocol):
     """A receiver of missed messages."""
 
-    def is_acceptable(self, channel: str, message: SlackMessage) -> bool:
+    def is_acceptable(self, channel: str, message: Event) -> bool:
         """Tell whether to accept a message."""
         ...
 
-    async def accept_missed(self, channel: str, message: SlackMessage) -> None:
+    async def accept_missed(self, channel: str, message: Event) -> None:
         """Accept a missed message, and wait as long as that takes."""
         ...
 

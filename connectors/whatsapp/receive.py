@@ -71,12 +71,12 @@ def _read_location(part: Json) -> MessageText:
 
 
 def _read_contacts(part: list[Json]) -> MessageText:
-    return MessageText("\n".join(f"[contact: {_describe_contact(contact)}]" for contact in part[:MAX_CONTACTS]))
-
-
-def _describe_contact(contact: Json) -> str:
-    name = str(_as_object(contact.get("name")).get("formatted_name") or "")
-    return ", ".join(filter(None, (name, *(str(phone.get("phone") or "") for phone in contact.get("phones") or ()))))
+    lines = []
+    for contact in part[:MAX_CONTACTS]:
+        name = str(_as_object(contact.get("name")).get("formatted_name") or "")
+        phones = (str(phone.get("phone") or "") for phone in contact.get("phones") or ())
+        lines.append(f"[contact: {', '.join(filter(None, (name, *phones)))}]")
+    return MessageText("\n".join(lines))
 
 
 def _read_order(part: Json) -> MessageText:

@@ -103,8 +103,7 @@ def test_something_else_under_the_entry_point_is_told(paper: Path) -> None:
 def test_what_is_missing_is_told_before_anything_is_imported(name: str, secrets: dict[str, str], missing: str) -> None:
     found = platform(name)
     instance = Instance("default", {key: SecretStr(text) for key, text in secrets.items()}, found.options())
-    with pytest.raises(ConfigurationError, match=missing):
-        found.connect(instance, MemoryContext())
+    assert (found.complete(instance) or "").startswith(missing)
 
 
 def test_a_process_without_bots_imports_no_library_of_a_platform() -> None:
