@@ -161,7 +161,7 @@ class Journal:
 
     def adopt_recorded_attempt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
         """Return the attempt that was recorded ahead; None without one, or if the beginning has more to write."""
-        number = tx.jobs.steps.read_history(ref, self._tried()).is_begun_ahead
+        number = tx.jobs.steps.read_history(ref, self._tried()).begun_ahead_number
         if number is None or ref in self._unwritten:
             return None
         job = tx.jobs.read(ref.job_id)

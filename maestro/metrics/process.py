@@ -86,7 +86,7 @@ class MetricCursor:
             self._marks = tx.system.figures.read_last_ids()
             self._open_positions: Collection[int] = tx.system.figures.count_open_jobs().by_position.keys()
             self._calls = tx.system.figures.list_open_calls()
-            self._deliveries = tx.system.figures.count_open_deliveries()
+            self._deliveries = tx.system.figures.list_open_deliveries()
             self._ignored = tx.inbox.ignored.count_by_reason()
 
     def read_changes(self) -> MetricChanges:

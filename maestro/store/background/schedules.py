@@ -147,7 +147,7 @@ class Schedules(Repository):
     def change_schedule(
         self, planned: ScheduleColumns, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST
     ) -> ScheduleColumns:
-        """Apply ``changes`` to a schedule; raises the errors of ``add_schedule``."""
+        """Change a schedule; raises the errors of ``add_schedule``."""
         values = changed_columns(planned, change, self._now, shortest)
         agent = self._agents.get_unarchived_agent(change.agent) if change.agent is not None else None
         if agent is not None and agent.id != planned.agent_id:

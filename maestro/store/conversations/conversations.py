@@ -315,7 +315,7 @@ class Conversations(Repository):
         )
 
     def list_newest_messages(self, conversation_id: int, last_id: int, limit: int) -> list[StoredMessage]:
-        """Return up to ``limit`` messages up to the id ``up_to``, newest first, without superseded answers."""
+        """Return up to ``limit`` messages up to the id ``last_id``, newest first, without superseded answers."""
         rows = self._read_rows(self._NEWEST, of_conversation=conversation_id, up_to=last_id, at_most=limit)
         return [StoredMessage(*row) for row in rows]
 

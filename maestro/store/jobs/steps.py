@@ -126,7 +126,7 @@ class StepHistory:
         )
 
     @property
-    def is_begun_ahead(self) -> int | None:
+    def begun_ahead_number(self) -> int | None:
         """The number of the attempt that was recorded before Temporal's first attempt, or None."""
         newest = self.attempts[-1] if self.attempts else None
         if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:

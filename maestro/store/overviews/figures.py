@@ -171,7 +171,7 @@ class MonitoringFigures(Repository):
         query = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
         return [DeliverySample(*row) for row in self._read_new_or_known(query, col(Delivery.id), after, ids)]
 
-    def count_open_deliveries(self) -> set[int]:
+    def list_open_deliveries(self) -> set[int]:
         """Return the ids of chunks that open jobs have yet to send."""
         ids = self._session.scalars(
             select(col(Delivery.id))

@@ -27,7 +27,7 @@ LOOKS: dict[str, Callable[[MonitoringFigures], object]] = {
     "calls": lambda figures: figures.list_calls(3, [1, 2]),
     "open calls": lambda figures: figures.list_open_calls(),
     "deliveries": lambda figures: figures.list_deliveries(3, [1, 2]),
-    "open deliveries": lambda figures: figures.count_open_deliveries(),
+    "open deliveries": lambda figures: figures.list_open_deliveries(),
 }
 
 
@@ -110,7 +110,7 @@ def test_calls_and_chunks_are_told_with_their_states(rows: JobRows) -> None:
         calls, chunks = tx.system.figures.list_calls(0, ()), tx.system.figures.list_deliveries(0, ())
         assert [call.state for call in calls] == [CallState.INTERRUPTED, CallState.FAILED, CallState.ANSWERED]
         assert [chunk.state for chunk in chunks] == [DeliveryState.SENT, DeliveryState.SENDING]
-        assert tx.system.figures.count_open_deliveries() == {chunks[1].id}
+        assert tx.system.figures.list_open_deliveries() == {chunks[1].id}
         assert not tx.system.figures.list_open_calls()
         assert [call.id for call in tx.system.figures.list_calls(calls[1].id, [calls[0].id])] == [
             calls[2].id,
