@@ -29,8 +29,6 @@ from maestro.store.jobs.related import DependentRows
 from maestro.store.store import Store, commit_persistently, finish_despite_cancellation
 from maestro.store.transaction import Transaction
 
-LANE_POLL_SECONDS = 0.1
-
 
 class AnswerStream(Protocol):
     """Streaming, as the delivery of answers uses it."""
@@ -92,7 +90,7 @@ class DeliveryActivities:
         while prepared is None or prepared.draft_in_doubt:
             if prepared is None:
                 # Another process may hold the lane, and sends no event when the lane is free, so the row is polled.
-                await asyncio.sleep(LANE_POLL_SECONDS)
+                await asyncio.sleep(0.1)
             else:
                 await self.stream.settle_draft(step.job_id, prepared.connector)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)

@@ -21,8 +21,6 @@ from maestro.llm.transcriber import Transcriber, TranscriptionAttempt
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store, commit_persistently
 
-BLOCK_BYTES = 64 * 1024
-
 
 @dataclass(frozen=True)
 class MissingFiles:
@@ -109,7 +107,7 @@ def detect_content_type(path: Path) -> str:
     with path.open("rb") as file:
         known = detect_type(file.read(HEAD_BYTES))
         file.seek(0)
-        return known or (TEXT if is_text(iter(lambda: file.read(BLOCK_BYTES), b"")) else UNKNOWN)
+        return known or (TEXT if is_text(iter(lambda: file.read(64 * 1024), b"")) else UNKNOWN)
 
 
 @dataclass(frozen=True)

@@ -200,11 +200,10 @@ class _AnswerAttempt:
         """Call the model, commit the answer, and send the chunks that are ready."""
         moments = [time.monotonic()]
         async with self._steps.journal.journal_attempt(self._model, "call_model", self._begin_attempt) as stored:
-            answer = (
-                await self._call_model()
-                if stored is None
-                else _CommittedAnswer(ModelOutcome.model_validate_json(stored))
-            )
+            if stored is None:
+                answer = await self._call_model()
+            else:
+                answer = _CommittedAnswer(ModelOutcome.model_validate_json(stored))
         # The transaction that stored the answer also recorded it, so both steps ended at this moment.
         moments += [time.monotonic()] * (1 if answer.recorded is None else 2)
         delivered = None

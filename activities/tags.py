@@ -233,9 +233,8 @@ def perform_directive(tx: Transaction, tag: Tag, requester: Requester) -> Action
     """
     reason = requester.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
-        return _refused_outcome(
-            tx, tag, requester, ActionState.REFUSED if requester.refusal else ActionState.FAILED, reason
-        )
+        state = ActionState.REFUSED if requester.refusal else ActionState.FAILED
+        return _refused_outcome(tx, tag, requester, state, reason)
     done = run_in_savepoint(tx, lambda: _DIRECTIVES[tag.name](tx, tag, requester))
     if isinstance(done, MaestroError):
         state = ActionState.REFUSED if isinstance(done, Forbidden) else ActionState.FAILED

@@ -120,13 +120,10 @@ class ToolActivities:
                 started_at=tx.now,
             )
             worn = has_failed_repeatedly([run for run in runs if run.number < step.number], row)
-            result = (
-                parsed
-                if isinstance(parsed, ToolCallResult)
-                else self._find_refusal(job, parsed, row, limit_reached=worn)
-            )
-            if isinstance(parsed, ToolCallResult) or result is not None:
-                begun = BegunToolCall(self._build_caller(tx, job, step), result=result)
+            if isinstance(parsed, ToolCallResult):
+                begun = BegunToolCall(self._build_caller(tx, job, step), result=parsed)
+            elif refusal := self._find_refusal(job, parsed, row, limit_reached=worn):
+                begun = BegunToolCall(self._build_caller(tx, job, step), result=refusal)
             else:
                 begun = self._ask_person(tx, job, step, call, parsed)
             runs_now = begun.result is None and begun.question is None

@@ -38,8 +38,6 @@ OF_THE_ENGINE: Mapping[str, str] = {
 }
 """The fixed sentences of failures that Temporal itself raises, by class name."""
 
-BEATS_PER_TIMEOUT = 3
-
 LOADAVG = Path("/proc/loadavg")
 SMOOTHING_SECONDS = 10.0
 """The time constant of the smoothing: after this time, a change of the load counts for about two thirds."""
@@ -134,7 +132,7 @@ class ExpectedEndFilter(logging.Filter):
 async def run_heartbeats() -> AsyncIterator[None]:
     """Send heartbeats while the block of an activity runs; the replies deliver a cancellation to the activity."""
     timeout = activity.info().heartbeat_timeout
-    beating = asyncio.create_task(_send_heartbeats(timeout.total_seconds() / BEATS_PER_TIMEOUT)) if timeout else None
+    beating = asyncio.create_task(_send_heartbeats(timeout.total_seconds() / 3)) if timeout else None
     try:
         yield
     finally:

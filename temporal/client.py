@@ -13,11 +13,8 @@ from temporalio.service import RPCError, ServiceClient
 from temporal.attempts import SafeFailureConverter
 from temporal.endpoint import Cause, Endpoint, explain_error, root_cause
 
-FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0
 CONNECT_SECONDS = 10.0
-WATCH_SECONDS = 5.0
-LOOK_AGAIN_SECONDS = 1.0
 ASK_TIMEOUT = timedelta(seconds=5)
 
 AWAY = (RPCError, RuntimeError, OSError)
@@ -82,9 +79,9 @@ async def reconnect(client: Client) -> Client:
 
 async def connect_with_retries(endpoint: Endpoint, report: Report) -> Client:
     """Connect, retrying without a limit; each new reason for a failure is reported once."""
-    for line in connection_warnings(endpoint):
-        report(line)
-    wait = FIRST_WAIT
+    if warning := connection_warning(endpoint):
+        report(warning)
+    wait = 0.2
     reported = ""
     while True:
         try:
@@ -99,7 +96,7 @@ async def connect_with_retries(endpoint: Endpoint, report: Report) -> Client:
         return client
 
 
-async def watch_connection(client: Client, endpoint: Endpoint, report: Report, seconds: float = WATCH_SECONDS) -> None:
+async def watch_connection(client: Client, endpoint: Endpoint, report: Report, seconds: float = 5.0) -> None:
     """Check the connection every few ``seconds`` until cancelled; report an outage once, and its end once.
 
     A problem is reported only if a second check confirms it.
@@ -109,7 +106,7 @@ async def watch_connection(client: Client, endpoint: Endpoint, report: Report, s
         await asyncio.sleep(seconds)
         problem = await find_trouble(client, endpoint)
         if problem and problem != reported:
-            await asyncio.sleep(min(seconds, LOOK_AGAIN_SECONDS))
+            await asyncio.sleep(min(seconds, 1.0))
             problem = await find_trouble(client, endpoint)
         if problem:
             reported = _report_change(problem, reported, report)
@@ -133,14 +130,14 @@ async def find_trouble(client: Client, endpoint: Endpoint) -> str:
     return ""
 
 
-def connection_warnings(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return warnings for the operator about a connection that works."""
+def connection_warning(endpoint: Endpoint) -> str:
+    """Return a warning for the operator about a connection that works; empty without one."""
     local = endpoint.host in {"localhost", "127.0.0.1", "[::1]"}
     if not endpoint.api_key or endpoint.tls is not None or local:
-        return ()
+        return ""
     return (
         f"The API key of temporal.apiKey goes to {endpoint.address} in plain text: set temporal.tls to true "
-        "(Temporal Cloud accepts no key without TLS).",
+        "(Temporal Cloud accepts no key without TLS)."
     )
 
 

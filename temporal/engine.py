@@ -63,7 +63,6 @@ A shorter time adds to an overload: any worker gets the task, and reads the hist
 log = structlog.get_logger(__name__)
 
 BEGIN_AGAIN_SECONDS = 1.0
-HEALTH_TIMEOUT = timedelta(seconds=2)
 
 Service = Callable[[Client], Awaitable[None]]
 """A coroutine that works with Temporal until cancelled, such as the dispatcher or the reconciler."""
@@ -254,7 +253,7 @@ class Engine:
         if self.client is None:
             return "Temporal is not connected yet"
         try:
-            async with asyncio.timeout(HEALTH_TIMEOUT.total_seconds()):
+            async with asyncio.timeout(2):
                 await check_namespace(self.client, self._endpoint.namespace)
         except AWAY as error:
             return explain_error(error, self._endpoint)

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.errors import TemporalUnavailable
 from maestro.domain.health import Diagnosis, DiagnosisLevel
-from temporal.client import AWAY, check_namespace, connect, connection_warnings
+from temporal.client import AWAY, check_namespace, connect, connection_warning
 from temporal.endpoint import Cause, Endpoint, Trouble, connection_problem, explain_error, root_cause
 
 SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Outcome")
@@ -265,9 +265,8 @@ async def _diagnose_server(client: Client, endpoint: Endpoint) -> Diagnosis:
     info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ASK)
     protection = "in plain text" if endpoint.tls is None else "with TLS"
     found = f"server {info.server_version or 'of an unknown version'} at {endpoint.address}, {protection}"
-    for note in connection_warnings(endpoint):
-        return Diagnosis(check=SERVER, verdict=DiagnosisLevel.NOTE, found=found, fix=note)
-    return Diagnosis(check=SERVER, verdict=DiagnosisLevel.FINE, found=found)
+    note = connection_warning(endpoint)
+    return Diagnosis(check=SERVER, verdict=DiagnosisLevel.NOTE if note else DiagnosisLevel.FINE, found=found, fix=note)
 
 
 async def _diagnose_attributes(client: Client, endpoint: Endpoint) -> Diagnosis:

@@ -20,7 +20,6 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction, run_in_savepoint
 from maestro.store.users.audit import set_origin
 
-CANCEL_TIMEOUT = 5.0
 ClientSource = Callable[[], Awaitable[Client | None]]
 
 LOOK_SECONDS = 0.5
@@ -44,7 +43,7 @@ def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
         connected = await client()
         if connected is not None:
             with suppress(RPCError, TimeoutError):
-                async with asyncio.timeout(CANCEL_TIMEOUT):
+                async with asyncio.timeout(5):
                     await connected.get_workflow_handle(job_id).cancel()
 
     return interrupt

@@ -38,10 +38,6 @@ CHECKS_PER_HANG = 2
 THREADS = 500
 """The SDK's own limit of threads for activations; they are used once an activation has hung."""
 
-QUIET = "ERROR"
-OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")
-"""The SDK's loggers about the ends of steps."""
-
 
 class ActivationHang(BaseException):
     """Raised inside an activation that runs too long; no ``except Exception`` in a workflow catches this."""
@@ -256,9 +252,9 @@ def configure_sdk() -> None:
     The SDK's native part writes coloured lines to standard error, whatever the log format. ``temporal.client`` reports
     changes of the connection instead, and the journal logs the end of each step in one line.
     """
-    quiet = TelemetryFilter(core_level=QUIET, other_level=QUIET)
+    quiet = TelemetryFilter(core_level="ERROR", other_level="ERROR")
     runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet)))
     Runtime.set_default(runtime, error_if_already_set=False)
     skip_needless_visits()
-    for name in OF_STEPS:
+    for name in ("temporalio.activity", "temporalio.worker._activity"):  # the SDK's loggers about the ends of steps
         logging.getLogger(name).addFilter(ExpectedEndFilter())

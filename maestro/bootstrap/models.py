@@ -20,7 +20,7 @@ from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLML
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
 from maestro.llm.middleware.limits import Deadline, RateLimit, Ready, StopGuard, StopMonitor
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
-from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, write_no_further_rows
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard
 from maestro.llm.middleware.request_changes import (
     CacheMarkers,
     Change,
@@ -133,7 +133,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     ]
     if chat:
         changes.append(ChatFeed(reader, models.book, window))
-    answers = AnswerSpool(store, advance_chat_cursor if chat else write_no_further_rows)
+    answers = AnswerSpool(store, advance_chat_cursor) if chat else AnswerSpool(store)
     request_time = live.of(lambda settings: timedelta(seconds=settings.llm.total_timeout_seconds))
     inside = chain_middleware(
         models.transport,

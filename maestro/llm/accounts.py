@@ -324,9 +324,9 @@ class Estimates:
         Providers may charge more for input that they write to their cache than for other input.
         """
         price = self._list_price(choice.account.type, f"{choice.account.provider}/{choice.model}")
-        return (
-            price.compute_cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
-        )
+        if price is None:
+            return None
+        return price.compute_cost(input_tokens, output_tokens, cache_written=input_tokens)
 
     def _list_price(self, account_type: AccountType, model: str) -> Price | None:
         return SUBSCRIPTION if account_type is AccountType.CLI else self.price(model)

@@ -18,8 +18,6 @@ ANSWER_NOW = "Answer now, in words: no tools are left to call."
 PICTURES_OF_TOOLS = "(The pictures that the tools above returned.)"
 """The text of a message that carries the images of tool results, for models that accept none in a result."""
 
-MAX_NAME = 64
-
 _CACHE = {"type": "ephemeral"}
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -150,7 +148,7 @@ def add_cache_marks(chat_message: dict[str, Any], stable_chars: int) -> dict[str
 
 def _valid_tool_name(name: str) -> str:
     """Return a tool name that providers accept; a model may have called a tool by an invalid name."""
-    return _NOT_IN_A_NAME.sub("_", name)[:MAX_NAME] or "unknown"
+    return _NOT_IN_A_NAME.sub("_", name)[:64] or "unknown"
 
 
 def _json_arguments(text: str) -> str:

@@ -93,7 +93,6 @@ SECONDS = 180.0
 """The most seconds that a call of the command may take."""
 OUTPUT_BYTES = 8 * 1024 * 1024
 """The most bytes of output that are read: more than any model writes in one answer."""
-LOGGED_CHARS = 2_000
 _WINDOW, _STEP = 16, 8
 
 # The command gets only these variables: with ANTHROPIC_API_KEY set, the call would be billed to that key.
@@ -143,11 +142,9 @@ def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
     if reset["month"]:
         month, day = _MONTHS.index(reset["month"].lower()) + 1, int(reset["day"])
         moment = convert_to_utc(datetime(local.year, month, day, hour, minute), zone)
-        return (
-            moment
-            if now - moment < timedelta(days=180)
-            else convert_to_utc(datetime(local.year + 1, month, day, hour, minute), zone)
-        )
+        if now - moment < timedelta(days=180):
+            return moment
+        return convert_to_utc(datetime(local.year + 1, month, day, hour, minute), zone)
     today = datetime(local.year, local.month, local.day, hour, minute)
     moment = convert_to_utc(today, zone)
     # Add a calendar day, which has 23 or 25 hours when daylight saving time begins or ends.
@@ -360,7 +357,7 @@ class CliRunner:
         if failed is None:
             session.marker.touch()
         errors, prompt = ended.errors.decode(errors="replace"), session.command.input.decode()
-        lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
+        lines = (line.strip() for line in errors[:2_000].splitlines())
         text = "\n".join(line for line in lines if line and not repeats_prompt(line, prompt))
         if text:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=text)

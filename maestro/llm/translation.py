@@ -23,9 +23,6 @@ log = structlog.get_logger(__name__)
 
 SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro requires"
 
-TRANSLATIONS = 256
-"""The number of models for which the translation is cached."""
-
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -176,7 +173,7 @@ class Translator:
         self._bridged: Callable[..., tuple[Json, str]] = importlib.import_module(
             "litellm.main"
         ).responses_api_bridge_check
-        self._translation_of = lru_cache(TRANSLATIONS)(self._build_translation)
+        self._translation_of = lru_cache(256)(self._build_translation)
 
     def find_translation(self, chat: ChatRequest) -> "Translation | None":
         """Return the translation for a request; None if only litellm's entry point can send the request.
@@ -196,10 +193,8 @@ class Translator:
         if translation is None:
             raise LookupError(prefix)
         answer = httpx.Response(200, json=sample_answer)
-        if (
-            translation.parse_answer(chat, translation.translate_request(chat), answer).choices[0].message.content
-            != "hello"
-        ):
+        parsed = translation.parse_answer(chat, translation.translate_request(chat), answer)
+        if parsed.choices[0].message.content != "hello":
             raise ValueError(prefix)
 
     def _build_translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":

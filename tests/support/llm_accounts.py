@@ -12,7 +12,7 @@ from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.llm.accounts import AccountBook, WindowOf
 from maestro.llm.middleware.failover import Failover
-from maestro.llm.middleware.replay import AnswerSpool, CallReader, Keep, ReplayGuard, write_no_further_rows
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, Keep, ReplayGuard
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
 from tests.support.llm_requests import response_of
@@ -104,7 +104,7 @@ def failover_of(
     return Failover(model, reader(store, accounts), accounts, lambda: timedelta(seconds=seconds), window)
 
 
-def replay_guard(store: Store, inner: LLMClient, keep: Keep = write_no_further_rows) -> ReplayGuard:
+def replay_guard(store: Store, inner: LLMClient, keep: Keep = lambda *_: None) -> ReplayGuard:
     """Return the outermost middleware, in a process that has no keys."""
     return ReplayGuard(inner, store, reader(store), AnswerSpool(store, keep))
 

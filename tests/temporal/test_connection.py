@@ -17,7 +17,7 @@ from temporal.client import (
     connect,
     connect_and_check,
     connect_with_retries,
-    connection_warnings,
+    connection_warning,
     find_trouble,
     watch_connection,
 )
@@ -229,11 +229,11 @@ async def test_a_key_without_rights_in_the_namespace(port: int) -> None:
 
 
 async def test_a_key_that_travels_in_plain_text_is_worth_a_note() -> None:
-    [note] = connection_warnings(Endpoint("temporal.example.org:7233", "default", api_key=KEY))
+    note = connection_warning(Endpoint("temporal.example.org:7233", "default", api_key=KEY))
     assert "in plain text: set temporal.tls to true" in note
     assert KEY not in note
-    assert connection_warnings(Endpoint("temporal.example.org:7233", "default", Tls(), KEY)) == ()
-    assert connection_warnings(Endpoint("localhost:7233", "default", api_key=KEY)) == ()
+    assert connection_warning(Endpoint("temporal.example.org:7233", "default", Tls(), KEY)) == ""
+    assert connection_warning(Endpoint("localhost:7233", "default", api_key=KEY)) == ""
 
 
 # Patience

@@ -193,9 +193,7 @@ class RateLimit:
         if account is None:
             return await self.inner.complete(request)  # no account has this name: the transport raises NoAccount
         tokens, rules = count_needed_tokens(account, request), self.llm()
-        limiter = self._limiters.get(account.name)
-        if limiter is None:
-            limiter = self._limiters[account.name] = AccountLimiter(account, rules)
+        limiter = self._limiters.setdefault(account.name, AccountLimiter(account, rules))
         limiter.account, limiter.rules = account, rules
         precedence = request.precedence if self.jobs().fairness else Precedence(priority=request.precedence.priority)
         slot = await limiter.wait_for_slot(tokens, precedence, rules.limiter_wait_seconds)

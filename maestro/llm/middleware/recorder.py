@@ -68,10 +68,9 @@ class CallReservation:
     def reserve_cost(self, tx: Transaction) -> None:
         """Reserve the cost in the transaction that commits the first attempt; later attempts share this reservation."""
         if not self.reserved:
-            if (
-                tx.llm.budgets.reserve_cost(self.key, self.budgets.payer, self.usd or 0.0, self.budgets.limits)
-                is not None
-            ):
+            budgets = self.budgets
+            used_up = tx.llm.budgets.reserve_cost(self.key, budgets.payer, self.usd or 0.0, budgets.limits)
+            if used_up is not None:
                 raise ReservationRefused  # The exception rolls back the transaction with the reservation.
             self.reserved = True
 
@@ -276,10 +275,8 @@ class Recorder:
                 digest = tx.llm.prompts.store_request(packed, stored)
             else:
                 request = restore_request(tx, request, cut_off)
-                estimate, digest = (
-                    self.estimates.min_usd(request),
-                    tx.llm.prompts.store_request(packed_request(request)),
-                )
+                estimate = self.estimates.min_usd(request)
+                digest = tx.llm.prompts.store_request(packed_request(request))
             chat_range = (request.chat_after, request.chat_upto)
             return RecordedRequest(
                 tx.llm.calls.record_sending(request.key, digest, estimate, chat_range), request, estimate

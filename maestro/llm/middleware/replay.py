@@ -41,10 +41,6 @@ NOTHING_UNREAD = UnreadPosts((), 0)
 Result = TypeVar("Result")
 
 
-def write_no_further_rows(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
-    """Do nothing: the default for ``Keep``, which may write rows in the transaction that stores an answer."""
-
-
 class SpooledAnswer(Value):
     """The answer to one attempt at a call, with those fields of its request that its commit needs."""
 
@@ -65,7 +61,7 @@ class AnswerSpool:
     died between the commit of an answer and the removal of its file, the next one finds the answer committed.
     """
 
-    def __init__(self, store: Store, keep: Keep = write_no_further_rows) -> None:
+    def __init__(self, store: Store, keep: Keep = lambda *_: None) -> None:
         """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._store = store
         self._keep = keep
