@@ -94,13 +94,6 @@ def build_results_turn(tx: Transaction, job: Job) -> HistoryEntry:
     return _user_turn(results_text(results, ANSWER_PERSON if origin is None else continuation_text(origin)))
 
 
-def list_messages_before(tx: Transaction, job: Job, limit: int) -> list[StoredMessage]:
-    """Return the messages before the results of a delegator's tasks, newest first."""
-    result_jobs = {last.id for _, last in tx.jobs.delegations.list_results(job.parent_id or "")}
-    newest = tx.conversations.list_newest_messages(job.conversation_id or 0, EVER, limit)
-    return [message for message in newest if message.job_id not in result_jobs]
-
-
 def find_own_answer(tx: Transaction, job: Job) -> HistoryEntry:
     if job.answer_id is None:
         return HistoryEntry(Role.ASSISTANT, job.said, estimate_tokens(job.said))
@@ -125,11 +118,6 @@ def memory_scope_key(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope
     return conversation_key(job.agent_id or 0, job.address, None)
 
 
-def input_job(tx: Transaction, job: Job) -> Job:
-    """Return the job with the input to answer: the original job for a what-if, else the job itself."""
-    return build_what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
-
-
 def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptInput:
     """Return the messages that the job answers, and the history before them."""
     user_name = next((row.user_name for row in rows if row.id == job.inbox_id), "")
@@ -141,7 +129,9 @@ def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> Pr
     if job.parent_id is None:
         turns, earlier, note = _messages_to_answer(tx, job, rows)
     else:
-        before = list_messages_before(tx, job, HISTORY_ROWS)
+        result_jobs = {last.id for _, last in tx.jobs.delegations.list_results(job.parent_id or "")}
+        newest = tx.conversations.list_newest_messages(job.conversation_id or 0, EVER, HISTORY_ROWS)
+        before = [message for message in newest if message.job_id not in result_jobs]
         turns, earlier = (build_results_turn(tx, job),), tuple(history_entries(tx, before, job))
         note = read_last_tag_outcomes(tx, before)
     return PromptInput(
@@ -309,7 +299,9 @@ class ContextActivities:
             # An optional step that timed out in Temporal may still run here; that step must not write any more.
             tx.jobs.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)
-            prompt = self._compose_prompt(tx, input_job(tx, job))
+            # A what-if answers the input of the job that it was made from.
+            source = build_what_if_input(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
+            prompt = self._compose_prompt(tx, source)
             if not job.what_if:
                 tx.memory.record_use(prompt.facts)
             prompt_id = tx.llm.prompts.add_prompt(ref.job_id, prompt)

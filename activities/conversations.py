@@ -51,9 +51,6 @@ from maestro.store.transaction import Transaction
 
 Result = TypeVar("Result")
 
-GIVEN = "the agent was named when the job was created"
-"""The routing reason of a task or a schedule's run, which named its agent when it was created."""
-
 
 @dataclass(frozen=True)
 class ConversationActivities:
@@ -377,6 +374,6 @@ class WhatIfActivities:
 def route_to_chosen_agent(tx: Transaction, job: Job) -> RouteOutcome:
     agent = tx.agents.read(job.agent_id)
     require_active(agent)
-    reason = CHOSEN if job_edits(job).agent is not None else GIVEN
+    reason = CHOSEN if job_edits(job).agent is not None else "the agent was named when the job was created"
     precedence = tx.jobs.read_precedence(job)
     return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)

@@ -9,14 +9,7 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.chunks import (
-    ChunkQueue,
-    DueChunk,
-    OutgoingContent,
-    find_late_failure,
-    outgoing_content,
-    store_chunks,
-)
+from activities.chunks import ChunkQueue, DueChunk, OutgoingContent, find_late_failure, outgoing_content, store_chunks
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
 from connectors.hub import ConnectorHub, SendAction, TypingIndicators, perform_send_action
 from maestro.domain.drafts import DraftState

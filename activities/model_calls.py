@@ -69,7 +69,7 @@ class LLMActivities:
         await self.wait_for_tools()
         request = await asyncio.to_thread(self._build_request, step)
         response = await self.chain.complete(request)
-        return await asyncio.to_thread(self.store_answer_separately, step, request, response)
+        return await asyncio.to_thread(self.store.write, lambda tx: self.store_answer(tx, step, request, response))
 
     async def wait_for_tools(self) -> None:
         """Wait until the list of tools is known; return after a few seconds in any case."""
@@ -113,11 +113,6 @@ class LLMActivities:
     def _build_request(self, step: ModelStep) -> LLMRequest:
         with self.chain.open_view() as view:
             return self.build_request(view, step)
-
-    def store_answer_separately(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
-        """Store the usage of a call and its tool calls in a transaction of its own."""
-        with self.store.begin() as tx:
-            return self.store_answer(tx, step, request, response)
 
     def _build_messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
         """Return the job's prompt, and as many of its tool rounds as the context window has room for."""
@@ -247,12 +242,14 @@ class _AnswerAttempt:
         self._request = request
 
     async def _call_model(self) -> _CommittedAnswer:
-        assert self._request is not None
-        llm = self._steps.llm
-        response = await llm.chain.complete(self._request)
+        request, llm = self._request, self._steps.llm
+        assert request is not None
+        response = await llm.chain.complete(request)
         # The answer is not processed on a retry, if an earlier attempt stored it, or after a rollback.
         if self._answer is None:
-            outcome = await asyncio.to_thread(llm.store_answer_separately, self._model, self._request, response)
+            outcome = await asyncio.to_thread(
+                llm.store.write, lambda tx: llm.store_answer(tx, self._model, request, response)
+            )
             self._answer = _CommittedAnswer(outcome)
         return self._answer
 

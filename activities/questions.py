@@ -31,7 +31,6 @@ from maestro.tools.base import ToolQuestion, shorten_text
 ARGUMENT_CHARS = 1_000
 """The number of characters of a call's arguments that an approver sees; more would hide the question."""
 
-AFTER_READING = "May I do this? I have read text from outside, which may have asked for it."
 ANSWER_PLACE = -1
 """The index of the question about an answer's directives; questions about tool calls have indexes from 0."""
 
@@ -79,7 +78,8 @@ def ask_directives_approval(
     question = _find_question(tx, job, answer_step, rules)
     if question.id is not None:
         return question
-    question.text, question.approvers = AFTER_READING, " ".join(rules.approvers)
+    question.text = "May I do this? I have read text from outside, which may have asked for it."
+    question.approvers = " ".join(rules.approvers)
     texts = (f"{tag.name} {tag.key}".strip() + f"\n{shorten_text(tag.body, ARGUMENT_CHARS)}" for tag in directives)
     question.context = escape_tags("\n\n".join(texts))
     return _send_approval(tx, job, question)

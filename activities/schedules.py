@@ -42,7 +42,6 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
-TOO_MANY_RUN = "the limit of background jobs is reached: the job starts when one of them ends"
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,8 @@ class ScheduleActivities:
             is_full = tx.jobs.is_background_full(self.jobs().background_concurrency)
             tx.background.runs.count_run(tx.jobs.add(job))
             if is_full:
-                return RunAdmission(begun=False, reason=TOO_MANY_RUN)
+                reason = "the limit of background jobs is reached: the job starts when one of them ends"
+                return RunAdmission(begun=False, reason=reason)
             step = StepRef(job_id=job.id, step=StepKind.ENTER)
             tx.jobs.steps.start_attempt(step, StepKind.ENTER, job.run, tx.jobs.steps.read_history(step))
             tx.jobs.mark_started(job.id)

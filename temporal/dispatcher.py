@@ -24,7 +24,6 @@ from temporal.attempts import LoadGauge
 from workflows.definitions import BackgroundWorkflow, DelegationWorkflow, MessageWorkflow, WhatIfWorkflow
 from workflows.steps import search_attributes, temporal_priority
 
-BATCH = 50
 START_TIMEOUT = 5.0
 
 STILL_CLOSING = "the job's previous run is still closing"
@@ -284,7 +283,7 @@ class Dispatcher:
             tx.jobs.resume_due()
             settings = self._settings()
             self._order.background, self._order.fair = settings.background, settings.defaults.fair
-            claimed = tx.jobs.claim_jobs(BATCH, tx.now - CLAIM_LAPSES, self._order)
+            claimed = tx.jobs.claim_jobs(50, tx.now - CLAIM_LAPSES, self._order)
             if tx.jobs.has_unclaimed():
                 self._left_behind = True
         return claimed

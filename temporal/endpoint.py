@@ -8,9 +8,6 @@ from temporalio.service import RPCError, TLSConfig
 
 from maestro.domain.errors import ConfigurationError
 
-LONGEST_WORDS = 160
-"""The number of characters of a server's message that an explanation quotes."""
-
 
 @dataclass(frozen=True)
 class Tls:
@@ -263,4 +260,4 @@ def _short_message(error: BaseException, endpoint: Endpoint) -> str:
     words = " ".join((match[1] if match and "Status {" in str(error) else str(error)).split())
     if endpoint.api_key:
         words = words.replace(endpoint.api_key, "***")
-    return words[:LONGEST_WORDS] or type(error).__name__
+    return words[:160] or type(error).__name__

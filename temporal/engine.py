@@ -46,8 +46,6 @@ Interceptors = Sequence[Interceptor]
 
 CACHED_WORKFLOWS = 1000
 CONCURRENT_ACTIVITIES = 400
-LOCAL_ACTIVITIES = 16
-"""The number of threads for local steps: only one transaction writes at a time, so more threads would wait."""
 REBUILD_AFTER = 1.0
 SEEN_AFTER = 0.05
 """The first pause before Temporal is asked again whether it sees a new worker's polls; pauses double."""
@@ -105,7 +103,8 @@ def build_worker(
         workflow_runner=UnsandboxedWorkflowRunner(),  # See docs/adr/0006-no-sandbox-in-workers.md.
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
-        max_concurrent_local_activities=LOCAL_ACTIVITIES,
+        # Only one transaction writes at a time, so more threads for local steps would wait.
+        max_concurrent_local_activities=16,
         sticky_queue_schedule_to_start_timeout=min(LoadGauge().lengthen_timeout(parts.heartbeat), LONGEST_STICKY),
         # The SDK's default, a heartbeat at 80 % of the timeout, leaves a busy process too little time for the next one.
         max_heartbeat_throttle_interval=parts.heartbeat / 2,

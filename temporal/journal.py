@@ -24,7 +24,6 @@ from temporal.attempts import UNEXPECTED, Observe, RunningSteps, StepFailure, ru
 
 log = structlog.get_logger(__name__)
 
-DETAIL_CHARS = 500
 MOST_FAILURES = 30
 """After so many failed attempts at a step, in all runs, the job fails even if a provider might recover."""
 Activity = Callable[..., Any]
@@ -320,7 +319,7 @@ def _log_failure(ref: StepRef, error: Exception, again_in: timedelta | None) -> 
 
 def error_detail(error: Exception) -> str:
     """Return the error text for operators; of an unexpected error only the class, because its text may quote users."""
-    return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
+    return str(error)[:500] if isinstance(error, MaestroError) else UNEXPECTED
 
 
 class _OlderJobError(Exception):

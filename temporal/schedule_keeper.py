@@ -22,13 +22,7 @@ from maestro.store.cache import StoreState
 from maestro.store.store import Store
 from maestro.supervision import gather_limited
 from temporal.dispatcher import RunSettings
-from temporal.schedules import (
-    DesiredSchedule,
-    desired_schedule,
-    put_schedule,
-    remove_schedule,
-    schedule_id,
-)
+from temporal.schedules import DesiredSchedule, desired_schedule, put_schedule, remove_schedule, schedule_id
 
 AT_ONCE = 20
 LONGEST_PAUSE = 5.0

@@ -33,8 +33,6 @@ SDK_VERSION = "1.35.0"
 """The version of the SDK that has the internals in use; with any other version, activations run in threads."""
 HANG_SECONDS = 2.0
 """How long an activation may run; the SDK allows as much to an activation in a thread."""
-CHECKS_PER_HANG = 2
-"""How often the watchdog looks at an activation before it interrupts it."""
 THREADS = 500
 """The SDK's own limit of threads for activations; they are used once an activation has hung."""
 
@@ -114,7 +112,7 @@ class Watchdog:
         checked = 0
         while not self._stopped.is_set():
             self._awake.wait()
-            self._stopped.wait(self._seconds / CHECKS_PER_HANG)
+            self._stopped.wait(self._seconds / 2)
             with self._lock:
                 if self._began is None and self._runs == checked:
                     self._awake.clear()

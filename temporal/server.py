@@ -45,8 +45,6 @@ _HEALTH_TIMEOUT = timedelta(seconds=2)
 
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
-FULL_BYTES = 4 * 1024**2
-"""The free space in bytes below which the server's database cannot grow."""
 KILLS_AT_START = 3
 """How often a start is retried after the server was killed before it was ready."""
 NOTICED_WITHIN = 1.0
@@ -304,8 +302,8 @@ class EmbeddedServer:
             return port_taken_error(self._config.port, self._config.port_setting)
         if "can't set UI port" in line:
             return port_taken_error(self._config.ui_port, self._config.ui_port_setting)
-        # A full disk may leave the log empty, so the free space is checked rather than the log.
-        if shutil.disk_usage(self._config.database_path.parent).free < FULL_BYTES:
+        # A full disk may leave the log empty, so the free space is checked: below 4 MB the database cannot grow.
+        if shutil.disk_usage(self._config.database_path.parent).free < 4 * 1024**2:
             return TemporalUnavailable(
                 f"The Temporal server ended at once: the disk of {self._config.data_dir} is full. Free some space on "
                 "it, or move the folder and set dataDir to its new place."

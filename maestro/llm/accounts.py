@@ -57,8 +57,6 @@ Reveal = Callable[[str], SecretStr]
 REREAD_SECONDS = 30.0
 """Seconds after which a key that could not be read is read again."""
 
-TOO_SMALL = " The other accounts have too small a context window for this message (see window in llm.models)."
-
 DEMO_ACCOUNT = Account(name=DEMO, provider=DEMO, model=DEMO)
 
 PriceOf = Callable[[str], Price | None]
@@ -193,9 +191,10 @@ class Roster:
             if not active:
                 fix = "Every account is disabled: give one a working key, or enable it with `maestro accounts enable`."
             return NoAccount(f"{NoAccount.public} {fix}")
+        small = " The other accounts have too small a context window for this message (see window in llm.models)."
         failure = AccountsExhausted(
             f"{AccountsExhausted.public} The first account may be called again at {wake_at:%Y-%m-%d %H:%M:%S} UTC; "
-            f"add an account to get answers sooner.{TOO_SMALL if self.unfit else ''}"
+            f"add an account to get answers sooner.{small if self.unfit else ''}"
         )
         failure.wake_at = wake_at
         return failure

@@ -15,7 +15,6 @@ from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Rol
 from maestro.llm.protocols import Account
 from maestro.llm.wire import current_listener
 
-WEB = "web"
 QUOTE_LENGTH = 120
 """Characters of the user's message that are quoted back."""
 
@@ -35,7 +34,7 @@ class DemoClient:
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
         """Answer from the request alone; raises ``NoAccount`` for any user except the local one of the web page."""
-        if not (self.loopback and request.platform == WEB):
+        if not (self.loopback and request.platform == "web"):
             raise NoAccount(
                 f"No model account is configured, so messages from {request.platform!r} cannot be answered. "
                 "Add one with `maestro accounts add`, or set ANTHROPIC_API_KEY or llm.accounts and restart."

@@ -138,9 +138,9 @@ class AnthropicAnswer(StreamedAnswer):
 
     def assemble_body(self) -> Json:
         """Return the assembled message."""
-        return {**self._head, "content": [self._find_or_add_block(index) for index in sorted(self._blocks)]}
+        return {**self._head, "content": [self._assemble_block(index) for index in sorted(self._blocks)]}
 
-    def _find_or_add_block(self, index: int) -> Json:
+    def _assemble_block(self, index: int) -> Json:
         texts = join_texts(self._block_texts[index])
         arguments = texts.pop("partial_json", None)
         return {**self._blocks[index], **texts, **({} if arguments is None else {"input": parse_arguments(arguments)})}
