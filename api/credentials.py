@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from api.errors import BEARER
 from api.parts import GuardSettings
-from maestro.domain.agents.agent import Agent, AgentStatus, TokenHolder, is_use_due
+from maestro.domain.agents.agent import USE_RECORDED_EVERY, Agent, AgentStatus, TokenHolder
 from maestro.domain.errors import Forbidden, Unauthorized
 from maestro.domain.network import Throttle
 from maestro.domain.webhooks.webhook import BadSignature, SignedDelivery, Webhook
@@ -171,7 +171,8 @@ class TokenAuthentication:
             holder, now = tx.agents.tokens.find_agent(token), tx.now
         if holder is None or holder.agent.status is AgentStatus.ARCHIVED:
             return None
-        if is_use_due(holder.token, now):
+        last_use = holder.token.last_used_at
+        if last_use is None or now - last_use >= USE_RECORDED_EVERY:
             with self._store.begin() as tx:
                 tx.agents.tokens.record_use(holder.token)
         return holder

@@ -84,10 +84,6 @@ class AccountForm(TextForm):
         """Return the fields without surrounding blanks; ``models`` may be separated by blanks or commas."""
         return {**super().fields(*left_out), "models": self.models.replace(",", " ").split()}
 
-    def without_key(self) -> "AccountForm":
-        """Return the form without its API key, to show the form again beside an error."""
-        return self.model_copy(update={"api_key": ""})
-
 
 class ConnectorForm(BaseModel, extra="allow"):
     """The form of a connector; each secret is a form field of its own, named ``secret_`` plus the secret's name."""
@@ -177,7 +173,7 @@ def _page_state(parts: ApiParts, edit: str, connector: str, client: str) -> Acco
 @router.post("/add")
 def add_account(request: Request, parts: Parts, form: Annotated[AccountForm, Form()]) -> Response:
     """Add an account, and redirect to the list."""
-    state = AccountsPageState("account", account=form.without_key())
+    state = AccountsPageState("account", account=form.model_copy(update={"api_key": ""}))
     return submit_form(request, "added", lambda: parts.accounts.add(read(NewAccount, form.fields()), OPERATOR), state)
 
 
@@ -193,7 +189,7 @@ def change_account(
         request,
         "changed",
         lambda: parts.accounts.change(form.name, read(AccountChange, fields), OPERATOR),
-        AccountsPageState("account", editing=True, account=form.without_key()),
+        AccountsPageState("account", editing=True, account=form.model_copy(update={"api_key": ""})),
     )
 
 

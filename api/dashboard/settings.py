@@ -97,7 +97,11 @@ def _render_page(
     page = request_parts(request).settings.page()
     listed = [setting for setting in page.items if query.matches(setting)]
     # Without a filter, the unchanged settings of a platform are hidden, and only their number is shown.
-    hidden = set() if query.filters else {setting.key for setting in listed if _is_default_of_platform(setting)}
+    hidden = {
+        setting.key
+        for setting in ([] if query.filters else listed)
+        if PLATFORMS.match(setting.key) and setting.origin == "default" and setting.changes != LIVE
+    }
     live = {setting.key: setting for setting in page.items if setting.changes == LIVE}
     return render(
         request,
@@ -116,10 +120,6 @@ def _render_page(
         runtime=RUNTIME,
         address=lambda edit="": address(PAGE, {**query.filters, **without_empty({"edit": edit})}),
     )
-
-
-def _is_default_of_platform(setting: SettingView) -> bool:
-    return bool(PLATFORMS.match(setting.key)) and setting.origin == "default" and setting.changes != LIVE
 
 
 def _group_by_section(settings: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:

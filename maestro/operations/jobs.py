@@ -167,7 +167,10 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
     if mode is ReplayMode.WHAT_IF:
         new_id = tx.jobs.add(set_chosen_agent(tx, new_what_if(job, f"what-if-{ULID()}", tx.now, edits))).id
     else:
-        new_id = _restart_job(tx, newest, edits)
+        restart = new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)
+        new_id = tx.jobs.add(set_chosen_agent(tx, restart)).id
+        if newest.inbox_id is not None and newest.parent_id is None:
+            tx.jobs.merged.merge_followers([newest.id], new_id)
     changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
     detail = f"as {new_id}" + (f", with another {changed}" if changed else "")
     tx.system.audit.add_entry(actor, f"job.{mode}", job_id, detail)
@@ -202,13 +205,6 @@ def _resume_job(tx: Transaction, job: Job) -> str:
         tx.bots.channels.enable(job.address)
         tx.jobs.delegations.restore_withheld(job.id)
     return tx.jobs.reopen_job(job).id
-
-
-def _restart_job(tx: Transaction, newest: Job, edits: JobEdits | None) -> str:
-    again = tx.jobs.add(set_chosen_agent(tx, new_restart(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
-    if newest.inbox_id is not None and newest.parent_id is None:
-        tx.jobs.merged.merge_followers([newest.id], again.id)
-    return again.id
 
 
 class BatchQuery(Value):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.llm.budgets import BudgetPage
 from maestro.domain.llm.usage import UsageRequest
 from maestro.domain.llm.usage_views import (
@@ -37,8 +38,9 @@ class AuditOperations(StoreOperations):
 
     def list(self, query: AuditQuery) -> AuditPage:
         """List the actions of operators, viewers, agents and Maestro itself, newest first."""
+        after = PageCursor.parse_row_position(query.cursor) if query.cursor is not None else None
         with self._store.view() as tx:
-            return audit_page(tx.system.audit.list_entry_page(query, query.after, query.limit + 1), query.limit)
+            return audit_page(tx.system.audit.list_entry_page(query, after, query.limit + 1), query.limit)
 
     def export(self, audit_filter: AuditFilter) -> Iterator[str]:
         """Return the newest matching entries as the lines of a CSV file."""

@@ -208,8 +208,3 @@ class TokenPage(Page[TokenView]):
 def token_digest(token: str) -> str:
     """Return the digest under which a token is stored; a token has 256 random bits, so a salt adds nothing."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-def is_use_due(token: AgentToken, now: datetime) -> bool:
-    """Return whether the use of a token now must be recorded, because none was recorded in the last minute."""
-    return token.last_used_at is None or now - token.last_used_at >= USE_RECORDED_EVERY

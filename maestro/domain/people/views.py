@@ -113,15 +113,6 @@ class AuditQuery(AuditFilter):
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(PageCursor.parse_row_position)] | None = None
 
-    @property
-    def after(self) -> "AuditPosition | None":
-        """The last entry of the previous page, None for the first page."""
-        return PageCursor.parse_row_position(self.cursor) if self.cursor is not None else None
-
-
-AuditPosition = tuple[datetime, int]
-"""The time and the id of the last entry of a page."""
-
 
 class AuditView(View):
     """One entry: actor, action, subject and origin.

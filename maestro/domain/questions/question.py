@@ -234,7 +234,10 @@ def answer_named_question(
     if not is_answer:
         return None
     if status is not QuestionStatus.OPEN:
-        return _ended_refusal(question, status) if is_allowed else None
+        reasons = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "was cancelled"}
+        why = reasons.get(status, "was answered already")
+        refusal = f"#{question.id} {why}. To say this to the agent, send it without the number."
+        return AnswerRefusal(refusal) if is_allowed else None
     if is_allowed:
         return QuestionAnswer(
             question, question.answer_text(reply.words), reply.approves if question.approval else None
@@ -316,9 +319,3 @@ def _read_approval(words: str) -> bool | None:
 
 def _approval_refusal(question: Question) -> AnswerRefusal:
     return AnswerRefusal(f"Only an owner or an approver may decide about #{question.id}.", question)
-
-
-def _ended_refusal(question: Question, status: QuestionStatus) -> AnswerRefusal:
-    reasons = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "was cancelled"}
-    why = reasons.get(status, "was answered already")
-    return AnswerRefusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")

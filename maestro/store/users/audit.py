@@ -4,13 +4,14 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, or_, tuple_
 from sqlmodel import col, func, select
 
 from maestro.domain.people.people import AuditEntry
-from maestro.domain.people.views import AuditFilter, AuditPosition
+from maestro.domain.people.views import AuditFilter
 from maestro.domain.settings.live import SettingsVersion
 from maestro.store.engine.repository import Repository
 
@@ -52,9 +53,9 @@ class Audit(Repository):
         return self._find_all(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit))
 
     def list_entry_page(
-        self, audit_filter: AuditFilter, after: AuditPosition | None, limit: int
+        self, audit_filter: AuditFilter, after: tuple[datetime, int] | None, limit: int
     ) -> Sequence[AuditEntry]:
-        """Return up to ``limit`` audit entries after a cursor, newest first."""
+        """Return up to ``limit`` audit entries after a time and an id, newest first."""
         # Each index ends with the time, so sorting by time instead of by id reads a page from one index.
         newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
         page = select(AuditEntry).where(*_filter_conditions(audit_filter)).order_by(*newest_first).limit(limit)
