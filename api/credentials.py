@@ -220,18 +220,14 @@ class SignatureAuthentication:
         if path is None:
             raise Unauthorized("No webhook has this address.")
         webhook = await asyncio.to_thread(self._hooks.find_webhook, path)
-        body = await self._read_body(request)
-        request.state.delivery = await asyncio.to_thread(self._check_signature, request, webhook, body)
-
-    async def _read_body(self, request: Request) -> bytes:
-        """Read the body; raises ``HTTPException`` if its declared length exceeds the limit."""
         length, max_bytes = request.headers.get("content-length", ""), self._hooks.settings().max_body_bytes
         if length.isdecimal() and int(length) > max_bytes:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {max_bytes} bytes.")
         try:
-            return await request.body()
+            body = await request.body()
         except ClientDisconnect:
             raise HTTPException(HTTPStatus.BAD_REQUEST, "The body of the request is incomplete.") from None
+        request.state.delivery = await asyncio.to_thread(self._check_signature, request, webhook, body)
 
     def _check_signature(self, request: Request, webhook: Webhook, body: bytes) -> SignedRequest:
         try:

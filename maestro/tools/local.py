@@ -78,17 +78,13 @@ class GetTime:
         lines = [f"UTC: {_time_text(now.astimezone(ZoneInfo('UTC')))}"]
         name = arguments.get("timezone", "")
         if name:
-            lines.append(f"{name}: {_time_text(now.astimezone(_find_time_zone(name)))}")
+            try:
+                lines.append(f"{name}: {_time_text(now.astimezone(ZoneInfo(name)))}")
+            except (OSError, ValueError, KeyError):
+                raise ToolFailure(
+                    f"There is no time zone {name[:64]!r}. Use an IANA name with a city, such as Europe/Berlin."
+                ) from None
         return "\n".join(lines)
-
-
-def _find_time_zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):
-        raise ToolFailure(
-            f"There is no time zone {name[:64]!r}. Use an IANA name with a city, such as Europe/Berlin."
-        ) from None
 
 
 def _time_text(moment: datetime) -> str:

@@ -137,7 +137,8 @@ def _evaluate_rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iter
     conductor = next((agent for agent in snapshot.agents if agent.role == CONDUCTOR), None)
     here = f"{message.address.platform}:{message.address.channel}"
     own = by_id.get(snapshot.account_agent or 0)
-    if own is not None and _is_addressed_to(own, message, snapshot):
+    addressed = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
+    if own is not None and (addressed or find_mention(message.content, snapshot.agents) == own.id):
         yield own, "all messages of this account are for the agent"
     yield by_id.get(snapshot.bound_agent or 0), "the channel is bound to the agent"
     if own is not None:
@@ -152,11 +153,6 @@ def _evaluate_rules(message: IncomingMessage, snapshot: RoutingSnapshot) -> Iter
     )
     fallback = next((agent for agent in snapshot.agents if agent.slug == snapshot.rules.fallback_agent), None)
     yield fallback, "no rule names an agent, so the fallback agent answers"
-
-
-def _is_addressed_to(own: RoutableAgent, message: IncomingMessage, snapshot: RoutingSnapshot) -> bool:
-    addressed = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
-    return addressed or find_mention(message.content, snapshot.agents) == own.id
 
 
 def dashboard_agent(address: Address) -> int | None:
