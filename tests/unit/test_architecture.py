@@ -274,6 +274,8 @@ def test_a_transaction_in_async_code_is_found() -> None:
     rule = effects.async_code_leaves_the_store_alone
     assert breaches(rule, "async def f(store):\n    with store.begin() as tx:\n        tx.x()") == 1
     assert breaches(rule, "async def f(self):\n    def g():\n        return self._store.view()\n    return g") == 1
+    assert breaches(rule, "async def f(self):\n    self._store.write(lambda tx: tx.x())") == 1
+    assert breaches(rule, "async def f(self):\n    await asyncio.to_thread(self._store.write, lambda tx: tx.x())") == 0
     assert breaches(rule, "def f(store):\n    with store.begin() as tx:\n        tx.x()") == 0
 
 

@@ -15,10 +15,13 @@ NOT_IN_WORKFLOWS = DATA_DOORS | {"random", "secrets", "threading", "time", "uuid
 
 
 def async_code_leaves_the_store_alone(source: Source) -> Iterator[Finding]:
-    """No ``.begin(`` or ``.view(`` inside ``async def``: a transaction there stops the whole event loop."""
+    """No transaction inside ``async def``, begun or run at once: a transaction there stops the whole event loop."""
     for function in source.walk(ast.AsyncFunctionDef):
         for call in ast.walk(function):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in TRANSACTIONS:
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            runs_at_once = dotted(call.func).endswith(("store.read", "store.write"))
+            if call.func.attr in TRANSACTIONS or runs_at_once:
                 yield source.finding(
                     call, f".{call.func.attr}() inside async def {function.name}: use asyncio.to_thread"
                 )
