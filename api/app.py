@@ -88,12 +88,7 @@ def build_app(parts: ApiParts) -> FastAPI:
     # FastAPI's documentation pages are off: they load scripts from other hosts, which the content policy forbids.
     # Maestro serves its own reference at /docs.
     app = FastAPI(
-        title="Maestro",
-        version=parts.version,
-        description=DESCRIPTION,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
+        title="Maestro", version=parts.version, description=DESCRIPTION, openapi_url=None, docs_url=None, redoc_url=None
     )
     app.state.parts = parts
     app.state.request_access = RequestAccess(parts.guard, parts.store, parts.clock, parts.hooks)

@@ -92,10 +92,7 @@ def _tool_description(tool: OutsideTool) -> types.Tool:
         input_schema=json.loads(tool.parameters),
         output_schema=json.loads(tool.output),
         annotations=types.ToolAnnotations(
-            read_only_hint=False,
-            destructive_hint=False,
-            idempotent_hint=tool.idempotent,
-            open_world_hint=False,
+            read_only_hint=False, destructive_hint=False, idempotent_hint=tool.idempotent, open_world_hint=False
         ),
     )
 

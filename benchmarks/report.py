@@ -35,11 +35,7 @@ ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("50 people ask at once: the last answer, after its model", "slow-model", ("the last answer, after its model",)),
     ("history events, and billable actions in Temporal Cloud", "counts", ("history events", "billable actions")),
     ("commits, and SQL statements", "counts", ("commits", "statements")),
-    (
-        "ready, and the first answer after that",
-        "start",
-        START,
-    ),
+    ("ready, and the first answer after that", "start", START),
     ("memory of `maestro up`: idle, after load", "memory", ("maestro up, idle: RSS", "maestro up, after load: RSS")),
 )
 """The rows of the README: a label, and the figures of a section."""

@@ -105,11 +105,7 @@ class WebConnector:
     token_digest = ""
 
     def __init__(
-        self,
-        config: WebConfig,
-        context: ConnectorContext,
-        *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, config: WebConfig, context: ConnectorContext, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         tokens = ResumeTokens(config, clock)
         self.capabilities = Capabilities(

@@ -37,13 +37,7 @@ from maestro.domain.schedules.edits import (
     SchedulePreviewRequest,
 )
 from maestro.domain.schedules.expressions import read_zone
-from maestro.domain.schedules.views import (
-    SchedulePreview,
-    ScheduleState,
-    ScheduleView,
-    describe_distance,
-    preview_view,
-)
+from maestro.domain.schedules.views import SchedulePreview, ScheduleState, ScheduleView, describe_distance, preview_view
 from maestro.domain.values import read
 from maestro.operations.background import ScheduleOperations, ScheduleQuery
 

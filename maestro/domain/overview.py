@@ -113,8 +113,7 @@ def list_exposures(settings: Mapping[str, JsonValue], host: str, *, secure: bool
     if open_policies:
         budget = "" if settings["budgets.dayUsd"] else ", and no budget limits this cost"
         yield ExposureWarning(
-            f"Direct messages of unknown users are answered at your cost{budget}.",
-            (*open_policies, "budgets.dayUsd"),
+            f"Direct messages of unknown users are answered at your cost{budget}.", (*open_policies, "budgets.dayUsd")
         )
     if settings["chat.enabled"] and not settings["chat.scanner.enabled"]:
         yield ExposureWarning(

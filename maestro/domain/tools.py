@@ -85,10 +85,7 @@ class ToolPicture(SQLModel, table=True):
     """An image that a tool call returned; the media store has the bytes under ``digest``."""
 
     __tablename__ = "tool_pictures"
-    __table_args__ = (
-        UniqueConstraint("job_id", "number", "place", "seq"),
-        Index("ix_tool_pictures_digest", "digest"),
-    )
+    __table_args__ = (UniqueConstraint("job_id", "number", "place", "seq"), Index("ix_tool_pictures_digest", "digest"))
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id")

@@ -223,10 +223,7 @@ def _read_usage(data: Any) -> Usage | None:
     reported = (data.get(name) for name in names)
     uncached, output, cached, written = (max(count, 0) if isinstance(count, int) else 0 for count in reported)
     return Usage(
-        input_tokens=uncached + cached + written,
-        output_tokens=output,
-        cached_tokens=cached,
-        cache_write_tokens=written,
+        input_tokens=uncached + cached + written, output_tokens=output, cached_tokens=cached, cache_write_tokens=written
     )
 
 

@@ -15,15 +15,7 @@ from maestro.domain.llm.usage_views import (
     latency_csv,
     usage_csv,
 )
-from maestro.domain.people.views import (
-    COLUMNS,
-    MOST,
-    AuditFilter,
-    AuditPage,
-    AuditQuery,
-    audit_page,
-    audit_rows,
-)
+from maestro.domain.people.views import COLUMNS, MOST, AuditFilter, AuditPage, AuditQuery, audit_page, audit_rows
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.texts import csv_lines
 from maestro.operations.inputs import StoreOperations

@@ -64,11 +64,7 @@ class Loaded:
 
 
 def load(
-    config_file: Path | None,
-    environment: Mapping[str, str],
-    overrides: Mapping[str, object],
-    *,
-    accounts: bool = True,
+    config_file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object], *, accounts: bool = True
 ) -> Loaded:
     """Read the configuration; ``overrides`` are options of the command line by key, None where not given.
 

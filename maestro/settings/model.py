@@ -5,11 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from maestro.domain.settings.entries import (
-    AgentSettings,
-    ChannelSettings,
-    ClientSettings,
-)
+from maestro.domain.settings.entries import AgentSettings, ChannelSettings, ClientSettings
 from maestro.domain.settings.jobs import (
     ChatSettings,
     ConductorSettings,

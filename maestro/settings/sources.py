@@ -12,13 +12,7 @@ TRUE = frozenset({"true", "yes", "on", "1"})
 
 _NO_LIST = "expected a list as JSON, such as [...]"
 
-EXPECTATIONS = {
-    str: "a text",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    tuple: "a list",
-}
+EXPECTATIONS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", tuple: "a list"}
 
 ENVIRONMENT = "env:"
 FILE = "file:"

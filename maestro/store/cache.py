@@ -131,8 +131,7 @@ class StoreStates(Repository):
     # SQLite uses the partial index of waiting jobs only if the status is a literal in the SQL, not a parameter.
     _WAITING = (text("queue.status = 'waiting'"),)
     _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
-        is_in_list(col(Job.id), "watched"),
-        or_(col(Job.stop_requested), ~is_one_of(col(Job.status), OPEN)),
+        is_in_list(col(Job.id), "watched"), or_(col(Job.stop_requested), ~is_one_of(col(Job.status), OPEN))
     )
     _STATE = PreparedStatement(
         columns(

@@ -59,13 +59,7 @@ async def begin(maestro: Instance, ref: str, *, at: int = 0) -> str:
     slot = datetime(2026, 1, 1, 9, tzinfo=UTC) + timedelta(days=at)
     run = f"maestro-{ref}-{slot:%Y-%m-%dT%H:%M:%SZ}"
     ref_of_job = JobRef(
-        job_id="",
-        run=1,
-        heartbeat_seconds=3,
-        model_seconds=60,
-        tool_seconds=60,
-        tool_rounds=5,
-        schedule=ref,
+        job_id="", run=1, heartbeat_seconds=3, model_seconds=60, tool_seconds=60, tool_rounds=5, schedule=ref
     )
     await (await maestro.temporal()).start_workflow("ScheduledWorkflow", ref_of_job, id=run, task_queue="maestro")
     return run

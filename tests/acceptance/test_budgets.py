@@ -121,12 +121,7 @@ async def test_what_was_spent_outlives_a_restart(tmp_path: Path) -> None:
 
 
 async def test_beyond_the_budget_the_cheaper_model_answers(tmp_path: Path) -> None:
-    budgets = {
-        **UNLIMITED,
-        "agentDayUsd": ANSWER_USD,
-        "onLimit": "fallback",
-        "fallbackModel": f"anthropic/{CHEAPER}",
-    }
+    budgets = {**UNLIMITED, "agentDayUsd": ANSWER_USD, "onLimit": "fallback", "fallbackModel": f"anthropic/{CHEAPER}"}
     async with running_instance(tmp_path, start=False, llm=PRICES, budgets=budgets) as maestro:
         (dear,) = maestro.loaded.settings.llm.accounts
         cheap = {

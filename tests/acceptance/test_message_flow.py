@@ -282,8 +282,7 @@ async def test_a_provider_that_fails_twice_is_asked_a_third_time(maestro: Instan
 
 
 @pytest.mark.parametrize(
-    ("status", "requests", "error"),
-    [(500, 3, "ProviderUnavailable"), (400, 1, "BadRequest"), (404, 1, "BadRequest")],
+    ("status", "requests", "error"), [(500, 3, "ProviderUnavailable"), (400, 1, "BadRequest"), (404, 1, "BadRequest")]
 )
 async def test_a_message_that_cannot_be_answered_fails_with_one_notice(
     maestro: Instance, channel: str, status: int, requests: int, error: str

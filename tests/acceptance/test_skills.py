@@ -13,10 +13,7 @@ from tests.support.skill_texts import skill_text, write_skill
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("message-flow")]
 
-AGENTS = [
-    {"slug": "conductor", "role": "conductor"},
-    {"slug": "choosy", "skills": ["brewing", "abacus"], "tools": []},
-]
+AGENTS = [{"slug": "conductor", "role": "conductor"}, {"slug": "choosy", "skills": ["brewing", "abacus"], "tools": []}]
 CHANNELS = [{"agent": "choosy", "platform": "web", "channel": "choosy"}]
 REVIEWING = "# Reviewing code"
 

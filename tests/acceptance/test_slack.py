@@ -63,12 +63,7 @@ class Town:
 async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     async with SlackServer.running() as slack:
         town = Town(slack)
-        options = {
-            "baseUrl": slack.api_url,
-            "mediaHosts": ["127.0.0.1"],
-            "paceSeconds": 0,
-            "historySeconds": 0,
-        }
+        options = {"baseUrl": slack.api_url, "mediaHosts": ["127.0.0.1"], "paceSeconds": 0, "historySeconds": 0}
         signed = {
             "platform": "slack",
             "account": EVENTS,

@@ -120,7 +120,7 @@ async def test_clients_are_shown_with_what_was_spent_for_them_today(rows: JobRow
                 "weight": 1.0,
                 "spentUsd": 0.5,
                 "reservedUsd": 0.0,
-            },
+            }
         ],
         "next": "Acme",
     }

@@ -81,12 +81,7 @@ class Town:
 async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     async with WhatsAppServer.running() as whatsapp:
         town = Town(whatsapp)
-        options = {
-            "baseUrl": whatsapp.base_url,
-            "mediaHosts": ["127.0.0.1"],
-            "pairSeconds": 0,
-            "statusSeconds": 1.5,
-        }
+        options = {"baseUrl": whatsapp.base_url, "mediaHosts": ["127.0.0.1"], "pairSeconds": 0, "statusSeconds": 1.5}
         secrets = {"accessToken": ACCESS_TOKEN, "appSecret": APP_SECRET, "verifyToken": VERIFY_TOKEN}
         own = {"phoneNumberId": SECOND_NUMBER_ID, "onAmbiguous": "hold", "template": TEMPLATE}
         second = {"platform": "whatsapp", "account": HOLDING, "secrets": secrets, "options": {**options, **own}}
@@ -429,10 +424,7 @@ async def test_a_press_answers_a_question(town: Town, count: int) -> None:
     kind = asked["interactive"]["type"]
     pressed = town.whatsapp.press(ada, asked, 1)
     await town.job(said)
-    assert (kind, town.whatsapp.texts(ada)[-1]) == (
-        "button" if count == 2 else "list",
-        "It came to: Dark blue",
-    )
+    assert (kind, town.whatsapp.texts(ada)[-1]) == ("button" if count == 2 else "list", "It came to: Dark blue")
     [row] = town.maestro.query("SELECT * FROM inbox WHERE message_id = ?", pressed)
     assert (row["content"].partition(" #")[0], row["reply_to"]) == ("Dark blue", asked["id"])
 

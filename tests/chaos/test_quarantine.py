@@ -83,8 +83,7 @@ def attempts(evidence: Evidence, job: Row, step: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("point", "step"),
-    [("before route done", "route"), ("before tags done", "tags"), ("before wire", "model-1")],
+    ("point", "step"), [("before route done", "route"), ("before tags done", "tags"), ("before wire", "model-1")]
 )
 async def test_a_step_that_crashes_too_often_is_given_up(
     maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str, step: str

@@ -21,12 +21,7 @@ import pytest_asyncio
 from maestro.bootstrap.up import READY
 from temporal.server_process import read_record
 from tests.chaos.conftest import ANN
-from tests.chaos.promise import (
-    assert_books_closed,
-    assert_delivered_once,
-    assert_in_order,
-    assert_journal_closed,
-)
+from tests.chaos.promise import assert_books_closed, assert_delivered_once, assert_in_order, assert_journal_closed
 from tests.support.chatting import Person, person
 from tests.support.crashing import MAESTRO, TEMPORAL, notes_of
 from tests.support.evidence import Evidence, Row

@@ -72,12 +72,7 @@ async def maestro(
 async def up(folder: Path, ports: Ports, command: Path = COMMAND) -> AsyncIterator[UpProcess]:
     """Run ``maestro up`` in a folder, ready when the block begins, ended when it is over."""
     process = await asyncio.create_subprocess_exec(
-        command,
-        "up",
-        *ports.options,
-        cwd=folder,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        command, "up", *ports.options, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     running = UpProcess(process)
     try:

@@ -258,13 +258,7 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
     begun(journal, SECOND)
     with use_attempt(stalled), store.begin() as tx:
         call = ToolRun(
-            job_id="job",
-            number=1,
-            place=0,
-            tool="note",
-            arguments="",
-            state=ToolState.WAITING,
-            started_at=tx.now,
+            job_id="job", number=1, place=0, tool="note", arguments="", state=ToolState.WAITING, started_at=tx.now
         )
         with pytest.raises(StepTaken):
             tx.deliveries.mark_sending(1)

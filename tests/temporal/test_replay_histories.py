@@ -23,11 +23,7 @@ def history(path: Path) -> WorkflowHistory:
 
 def replayer(workflows: tuple[type, ...]) -> Replayer:
     """Return a replayer with the whole sandbox on: stricter than a worker, which passes our modules through."""
-    return Replayer(
-        workflows=workflows,
-        workflow_runner=SandboxedWorkflowRunner(),
-        data_converter=DATA_CONVERTER,
-    )
+    return Replayer(workflows=workflows, workflow_runner=SandboxedWorkflowRunner(), data_converter=DATA_CONVERTER)
 
 
 def test_every_scenario_is_recorded() -> None:

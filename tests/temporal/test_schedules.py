@@ -203,8 +203,7 @@ async def test_what_changed_in_temporal_is_put_right_and_strays_go(place: Place)
     stray = await place.client.create_schedule(
         f"{place.queue}-cron-99",
         Schedule(
-            action=ScheduleActionStartWorkflow("ScheduledWorkflow", id="x", task_queue=place.queue),
-            spec=ScheduleSpec(),
+            action=ScheduleActionStartWorkflow("ScheduledWorkflow", id="x", task_queue=place.queue), spec=ScheduleSpec()
         ),
     )
     others = [

@@ -224,9 +224,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure",
-    [NotDispatched("no"), AmbiguousSend("cut"), RuntimeError("a bug")],
-    ids=["unreachable", "cut", "bug"],
+    "failure", [NotDispatched("no"), AmbiguousSend("cut"), RuntimeError("a bug")], ids=["unreachable", "cut", "bug"]
 )
 async def test_a_placeholder_that_fails_is_asked_for_again(
     bench: Bench, failure: Exception, monkeypatch: pytest.MonkeyPatch

@@ -151,13 +151,7 @@ def many_are_open(rows: JobRows, _: Intake, __: Starter) -> None:
 
 @pytest.mark.parametrize(
     "before",
-    [
-        nobody_is_ready,
-        one_is_before_it,
-        another_waits_for_a_dispatcher,
-        another_has_waited_long_enough,
-        many_are_open,
-    ],
+    [nobody_is_ready, one_is_before_it, another_waits_for_a_dispatcher, another_has_waited_long_enough, many_are_open],
 )
 def test_a_dispatcher_decides_where_there_is_something_to_decide(
     rows: JobRows, intake: Intake, starter: Starter, before: Callable[[JobRows, Intake, Starter], None]

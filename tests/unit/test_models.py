@@ -176,11 +176,7 @@ def test_an_account_added_while_maestro_ran_is_there_after_a_restart(store: Stor
     ids=["configured", "environment", "command", "configured counts first", "demo"],
 )
 def test_the_import_for_a_configured_account_needs_no_store(
-    tmp_path: Path,
-    imported: list[str],
-    accounts: tuple[dict[str, Any], ...],
-    environment: dict[str, str],
-    begun: bool,
+    tmp_path: Path, imported: list[str], accounts: tuple[dict[str, Any], ...], environment: dict[str, str], begun: bool
 ) -> None:
     library = begin_library_import(LiveSettings.from_fixed(settings(tmp_path, *accounts)), environment)
     assert (library._imported is not None) is begun

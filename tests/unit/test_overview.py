@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 
 from maestro.domain.jobs.filters import FailedJob
-from maestro.domain.overview import (
-    group_failures,
-    is_local,
-    list_exposures,
-    measure_answer_times,
-)
+from maestro.domain.overview import group_failures, is_local, list_exposures, measure_answer_times
 from tests.support.job_rows import MORNING
 
 SAFE: dict[str, Any] = {

@@ -93,14 +93,7 @@ def relation(message: OutgoingMessage, *, quote: bool) -> Mapping[str, Json]:
     thread, answered = message.address.thread, message.reply_to if quote else ""
     quoted = {"m.in_reply_to": {"event_id": answered or thread}}
     if thread:
-        return {
-            "m.relates_to": {
-                "rel_type": "m.thread",
-                "event_id": thread,
-                "is_falling_back": not answered,
-                **quoted,
-            }
-        }
+        return {"m.relates_to": {"rel_type": "m.thread", "event_id": thread, "is_falling_back": not answered, **quoted}}
     return {"m.relates_to": quoted} if answered else {}
 
 

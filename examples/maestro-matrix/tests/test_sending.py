@@ -82,12 +82,7 @@ async def test_a_thread_is_answered_within(server: Homeserver, account: Account)
 
 @pytest.mark.parametrize(
     ("option", "people", "quotes"),
-    [
-        ("groups", (ADA, BEN), True),
-        ("groups", (ADA,), False),
-        ("always", (ADA,), True),
-        ("never", (ADA, BEN), False),
-    ],
+    [("groups", (ADA, BEN), True), ("groups", (ADA,), False), ("always", (ADA,), True), ("never", (ADA, BEN), False)],
 )
 async def test_an_answer_quotes_where_it_is_to(
     server: Homeserver, account: Account, option: str, people: tuple[str, ...], quotes: bool

@@ -130,10 +130,7 @@ def recorded_call_view(record: RecordedCall) -> RecordedCallView:
 
 def _message_view(message: PromptMessage) -> TurnView:
     return TurnView.from_row(
-        message,
-        text=message.content,
-        tokens=estimate_messages([message]),
-        stable_characters=message.stable,
+        message, text=message.content, tokens=estimate_messages([message]), stable_characters=message.stable
     )
 
 

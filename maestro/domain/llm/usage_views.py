@@ -117,12 +117,7 @@ def usage_page(sums: Sequence[UsageSum], limit: int, period: Period, totals: tup
         last = sums[limit - 1]
         cursor = base64.urlsafe_b64encode(f"{last.cost_usd or 0.0!r} {last.key}".encode()).rstrip(b"=").decode()
     return UsagePage(
-        items=tuple(items[2:]),
-        next=cursor,
-        since=period.since,
-        until=period.until,
-        totals=items[0],
-        before=items[1],
+        items=tuple(items[2:]), next=cursor, since=period.since, until=period.until, totals=items[0], before=items[1]
     )
 
 

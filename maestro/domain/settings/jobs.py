@@ -47,8 +47,7 @@ class ConductorSettings(Section):
     """The rights of conductor agents, which change agents, clients and schedules."""
 
     allow_users: tuple[OwnerId, ...] = live(
-        (),
-        "users besides owners that may have a conductor change agents, schedules and clients, as `platform:userId`",
+        (), "users besides owners that may have a conductor change agents, schedules and clients, as `platform:userId`"
     )
     approve_after_reading: bool = live(
         True,
@@ -168,8 +167,7 @@ class MemorySettings(Section):
     """The memory of agents."""
 
     scope: Literal["agent", "conversation"] = live(
-        "agent",
-        "where an agent recalls its facts: everywhere, or only in the conversation in which it learned them",
+        "agent", "where an agent recalls its facts: everywhere, or only in the conversation in which it learned them"
     )
 
 

@@ -49,8 +49,7 @@ class LlmSettings(Section):
     """Accounts, models, timeouts and limits of model calls."""
 
     accounts: Annotated[
-        tuple[AccountSettings, ...],
-        unique(lambda account: account.name, "two accounts have the name {}; rename one"),
+        tuple[AccountSettings, ...], unique(lambda account: account.name, "two accounts have the name {}; rename one")
     ] = setting((), "the accounts to call; empty: accounts with a key in the environment")
     models: tuple[ModelSettings, ...] = setting((), "context windows and prices that replace those in Maestro's table")
     total_timeout_seconds: Seconds = live(180, "seconds one request to an account may take in all")

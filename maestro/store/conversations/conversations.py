@@ -160,8 +160,7 @@ class Conversations(Repository):
     def read(self, conversation_id: int | None) -> Conversation:
         """Return a conversation by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
         return require_found(
-            self._read_model_by(Conversation, id=conversation_id),
-            f"conversation {conversation_id} does not exist",
+            self._read_model_by(Conversation, id=conversation_id), f"conversation {conversation_id} does not exist"
         )
 
     def find_conversation(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:

@@ -56,8 +56,7 @@ class Drafts(Repository):
     _OF = update(Draft).where(col(Draft.job_id) == bindparam("of_job"))
     _SENDING = PreparedStatement(
         _OF.where(is_one_of(col(Draft.state), (DraftState.WRITTEN, DraftState.SENDING))).values(
-            state=DraftState.SENDING,
-            tried_at=func.coalesce(Draft.tried_at, bindparam("at", type_=UtcDateTime())),
+            state=DraftState.SENDING, tried_at=func.coalesce(Draft.tried_at, bindparam("at", type_=UtcDateTime()))
         )
     )
     _UNSENT = PreparedStatement(

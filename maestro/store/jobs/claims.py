@@ -105,10 +105,7 @@ class Claims(Repository):
         columns(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
         .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
         .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
-        .outerjoin(
-            AgentChannel,
-            and_(*(getattr(AgentChannel, name) == getattr(Job, name) for name in CHANNEL_KEY)),
-        )
+        .outerjoin(AgentChannel, and_(*(getattr(AgentChannel, name) == getattr(Job, name) for name in CHANNEL_KEY)))
         .outerjoin(
             BotInstance, and_(col(BotInstance.platform) == Job.platform, col(BotInstance.account) == Job.account)
         )

@@ -52,11 +52,7 @@ class Questions(Repository):
     _OF_NO_JOB = text("questions.job_id IS NULL")
     _OPEN_IN = PreparedStatement(
         select(Question)
-        .where(
-            _IS_OPEN,
-            col(Question.lane) == bindparam("its_lane"),
-            col(Question.expires_at) > bindparam("present"),
-        )
+        .where(_IS_OPEN, col(Question.lane) == bindparam("its_lane"), col(Question.expires_at) > bindparam("present"))
         .order_by(col(Question.id))
     )
     _OF_KEY = select(Question).where(

@@ -73,10 +73,7 @@ class JobDependents(Repository):
     _TASK = aliased(Job)
     _ROWS: tuple[ColumnElement[bool], ...] = (
         _has_row(col(Question.job_id), col(Question.status) == QuestionStatus.OPEN),
-        or_(
-            _has_row(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT),
-            _has_row(col(Reservation.job_id)),
-        ),
+        or_(_has_row(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT), _has_row(col(Reservation.job_id))),
         _has_row(col(Delivery.job_id), is_one_of(col(Delivery.state), AT_THE_END)),
         _has_row(col(OutboundLane.job_id)),
         _has_row(col(_TASK.parent_id), col(_TASK.status) == JobStatus.PENDING),

@@ -97,9 +97,7 @@ class UsageLog(Repository):
         The attempt gets the next number for its purpose and call number.
         """
         before = select(func.count()).where(
-            col(UsageRow.job_id) == row.job_id,
-            col(UsageRow.purpose) == row.purpose,
-            col(UsageRow.number) == row.number,
+            col(UsageRow.job_id) == row.job_id, col(UsageRow.purpose) == row.purpose, col(UsageRow.number) == row.number
         )
         row.attempt, row.at = self._session.execute(before).scalar_one() + 1, self._now
         job = self._session.get_one(Job, row.job_id)

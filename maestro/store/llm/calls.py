@@ -91,9 +91,7 @@ class Calls(Repository):
             select(LLMCall)
             .join(Job, col(Job.id) == LLMCall.job_id)
             .where(
-                Job.conversation_id == conversation_id,
-                LLMCall.purpose == purpose,
-                LLMCall.state == CallState.ANSWERED,
+                Job.conversation_id == conversation_id, LLMCall.purpose == purpose, LLMCall.state == CallState.ANSWERED
             )
             .order_by(col(LLMCall.id).desc())
             .limit(1)

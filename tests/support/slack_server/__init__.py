@@ -14,14 +14,7 @@ from tests.support.slack_server.faults import Fault
 from tests.support.slack_server.interactions import pressed, slash
 from tests.support.slack_server.server import SlackServer
 from tests.support.slack_server.signing import signature
-from tests.support.slack_server.workspace import (
-    APP_TOKEN,
-    BOT_TOKEN,
-    BOT_USER,
-    SECOND_BOT_TOKEN,
-    SIGNING_SECRET,
-    TEAM,
-)
+from tests.support.slack_server.workspace import APP_TOKEN, BOT_TOKEN, BOT_USER, SECOND_BOT_TOKEN, SIGNING_SECRET, TEAM
 
 __all__ = [
     "APP_TOKEN",

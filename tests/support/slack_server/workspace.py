@@ -96,12 +96,7 @@ class Workspace:
         thread = self.replies(channel, message["ts"])[1:]
         if not thread:
             return message
-        return {
-            **message,
-            "thread_ts": message["ts"],
-            "reply_count": len(thread),
-            "latest_reply": thread[-1]["ts"],
-        }
+        return {**message, "thread_ts": message["ts"], "reply_count": len(thread), "latest_reply": thread[-1]["ts"]}
 
 
 def _only_in_thread(message: Json) -> bool:

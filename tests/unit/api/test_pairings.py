@@ -41,8 +41,7 @@ async def test_wishes_come_newest_first_in_pages(rows: JobRows, http: httpx.Asyn
 
 
 @pytest.mark.parametrize(
-    ("which", "body", "owner", "words"),
-    [("1", None, False, LET_IN), ("abcd-efgh", {"owner": True}, True, AN_OWNER)],
+    ("which", "body", "owner", "words"), [("1", None, False, LET_IN), ("abcd-efgh", {"owner": True}, True, AN_OWNER)]
 )
 async def test_who_is_approved_is_known_and_told(
     rows: JobRows, http: httpx.AsyncClient, which: str, body: dict[str, bool] | None, owner: bool, words: str

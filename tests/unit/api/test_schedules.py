@@ -366,10 +366,7 @@ async def test_a_stretch_that_cannot_be_is_said_on_the_page(
 ) -> None:
     await made(http)
     wanted = {"ref": "cron-1", **stretch}
-    for answer in (
-        await http.get(f"{PAGE}/backfill", params=wanted),
-        await http.post(f"{PAGE}/backfill", data=wanted),
-    ):
+    for answer in (await http.get(f"{PAGE}/backfill", params=wanted), await http.post(f"{PAGE}/backfill", data=wanted)):
         assert (answer.status_code, problem in answer.text, "<h1>" in answer.text) == (status, True, True)
 
 

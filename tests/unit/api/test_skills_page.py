@@ -104,11 +104,7 @@ async def test_a_trial_knows_the_tools_of_an_agent(rows: JobRows, http: httpx.As
         await done(http, "", f"/{slug}?done=added", text=skill_text(slug, "xyzzy", more=f"required_tools: [{tool}]\n"))
     answer = await http.post("/api/skills/try", json={"message": "xyzzy", "agent": "bob"})
     found = {one["slug"]: (one["chosen"], one["reason"]) for one in answer.json()["items"]}
-    assert found == {
-        "one": (True, ""),
-        "three": (True, ""),
-        "two": (False, "the agent does not have kettle"),
-    }
+    assert found == {"one": (True, ""), "three": (True, ""), "two": (False, "the agent does not have kettle")}
     assert (await http.post("/api/skills/try", json={"message": "xyzzy", "agent": "nobody"})).status_code == 404
 
 

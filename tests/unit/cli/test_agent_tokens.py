@@ -19,9 +19,7 @@ def test_a_token_is_shown_once(rows: JobRows, maestro: Maestro) -> None:
 
 def test_a_token_is_revoked_by_its_number(rows: JobRows, maestro: Maestro) -> None:
     made = maestro("agents", "token", "new", "ada", "--json").json
-    assert set(made) == {
-        *("id", "name", "ending", "createdBy", "createdAt", "lastUsedAt", "revokedAt", "token"),
-    }
+    assert set(made) == {*("id", "name", "ending", "createdBy", "createdAt", "lastUsedAt", "revokedAt", "token")}
     assert maestro("agents", "token", "revoke", "ada", str(made["id"])).out == "token 1 of ada is revoked\n"
     (token,) = maestro("agents", "token", "list", "ada", "--json").json["items"]
     assert token["revokedAt"]

@@ -22,10 +22,7 @@ def test_an_owner_is_added_once_and_removed_once(rows: JobRows, maestro: Maestro
     assert maestro("owner", "add", "discord:1234").out == "discord:1234 is an owner already\n"
     assert maestro("owner", "remove", "discord:1234").out == "discord:1234 is no owner any more\n"
     assert maestro("owner", "remove", "discord:1234").out == "discord:1234 is no owner\n"
-    assert log(rows) == [
-        ("operator", "owner.add", "discord:1234"),
-        ("operator", "owner.remove", "discord:1234"),
-    ]
+    assert log(rows) == [("operator", "owner.add", "discord:1234"), ("operator", "owner.remove", "discord:1234")]
 
 
 def test_programs_are_told_whether_anything_changed(maestro: Maestro) -> None:

@@ -10,17 +10,7 @@ from connectors.base import LengthUnit
 from connectors.markdown import MINIMUM, split_markdown, text_length
 
 UNITS = tuple(LengthUnit)
-EMOJI = (
-    "👩‍👩‍👧‍👦",
-    "👍🏽",
-    "🏴󠁧󠁢󠁳󠁣󠁴󠁿",
-    "❤️",
-    "🇩🇪",
-    "e\u0301",
-    "각",
-    "नि",
-    "👨🏿‍🚀",
-)
+EMOJI = ("👩‍👩‍👧‍👦", "👍🏽", "🏴󠁧󠁢󠁳󠁣󠁴󠁿", "❤️", "🇩🇪", "e\u0301", "각", "नि", "👨🏿‍🚀")
 WORDS = (
     "a",
     "word",

@@ -258,9 +258,7 @@ async def test_an_attempt_after_another_one_reads_what_was_posted_meanwhile(proc
     assert ["post 0" in str(asked.messages) for asked in model.asked] == [False, True]
 
 
-async def test_of_two_calls_that_read_the_last_of_a_budget_one_is_refused_when_it_would_leave(
-    process: Process,
-) -> None:
+async def test_of_two_calls_that_read_the_last_of_a_budget_one_is_refused_when_it_would_leave(process: Process) -> None:
     model = Scripted()
     client, request = process.chain(model, **LIMITED), process.request()
     rival = process.request().key

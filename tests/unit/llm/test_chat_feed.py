@@ -48,9 +48,7 @@ def chatting(rows: JobRows, model: LLMClient) -> LLMClient:
         model,
         SecondAttempt,
         lambda inner: RequestChanges(
-            inner,
-            CacheMarkers(DIRECTORY, lambda: True),
-            ChatFeed(reader(rows.store), DIRECTORY, WINDOWS.__getitem__),
+            inner, CacheMarkers(DIRECTORY, lambda: True), ChatFeed(reader(rows.store), DIRECTORY, WINDOWS.__getitem__)
         ),
         lambda inner: Recorder(inner, rows.store, ESTIMATES, AnswerSpool(rows.store, advance_chat_cursor)),
     )

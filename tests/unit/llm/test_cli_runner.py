@@ -51,10 +51,7 @@ def request(said: str = SECRET, **fields: Any) -> LLMRequest:
         key=CallKey(job_id="job-1", number=1, purpose=fields.pop("purpose", CallPurpose.ANSWER)),
         platform="web",
         model="claude-sonnet-4-6",
-        messages=(
-            PromptMessage(role=Role.SYSTEM, content="You are Ada."),
-            PromptMessage(role=Role.USER, content=said),
-        ),
+        messages=(PromptMessage(role=Role.SYSTEM, content="You are Ada."), PromptMessage(role=Role.USER, content=said)),
         max_output_tokens=100,
         **{"conversation_id": 7, **fields},
     )

@@ -4,12 +4,7 @@ import pytest
 
 from maestro.domain.llm.calls import CallSite, EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.prompts import LLMResponse, PromptMessage, Role, ToolCall, ToolSpec, Usage
-from maestro.llm.middleware.request_changes import (
-    GUIDANCE,
-    GUIDANCE_WITH_TOOLS,
-    NOTHING_TO_SAY,
-    SecondAttempt,
-)
+from maestro.llm.middleware.request_changes import GUIDANCE, GUIDANCE_WITH_TOOLS, NOTHING_TO_SAY, SecondAttempt
 from maestro.llm.protocols import chain_middleware
 from tests.support.llm_fakes import Checked, Scripted
 from tests.support.llm_requests import leaks, request_of, response_of

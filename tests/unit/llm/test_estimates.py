@@ -20,11 +20,7 @@ TOKENS = estimate_input(request_of())
 
 @pytest.mark.parametrize(
     ("account", "model", "usd"),
-    [
-        ("main", "claude-haiku-4-5", TOKENS / 1000),
-        ("main", "claude-next", None),
-        ("plan", "claude-haiku-4-5", 0),
-    ],
+    [("main", "claude-haiku-4-5", TOKENS / 1000), ("main", "claude-next", None), ("plan", "claude-haiku-4-5", 0)],
 )
 def test_a_request_costs_its_input_at_least(account: str, model: str, usd: float | None) -> None:
     request = request_of().model_copy(update={"account": account, "model": model})

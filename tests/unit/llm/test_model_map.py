@@ -45,10 +45,7 @@ def test_what_is_paid_otherwise_has_no_price_by_the_token() -> None:
 
 def test_the_configured_figures_win() -> None:
     table = build_model_table(
-        [
-            ModelSettings(name="llama3.1", window=32_768),
-            ModelSettings(name="gpt-4o", input_usd=1.0, output_usd=2.0),
-        ]
+        [ModelSettings(name="llama3.1", window=32_768), ModelSettings(name="gpt-4o", input_usd=1.0, output_usd=2.0)]
     )
     assert table.context_window("ollama/llama3.1") == 32_768
     assert table.find_price("ollama/llama3.1") is None

@@ -91,8 +91,7 @@ async def test_one_look_answers_for_every_loop(watch: Watch) -> None:
         tx.system.settings.add_version({}, "somebody")
         tx.jobs.update_job(stopped, status=JobStatus.RUNNING, stop_requested=True)
         tx.jobs.batches.add_batch(
-            ReplayBatch(id="b", action=BatchAction.CANCEL, actor="somebody", created_at=tx.now, total=0),
-            (),
+            ReplayBatch(id="b", action=BatchAction.CANCEL, actor="somebody", created_at=tx.now, total=0), ()
         )
     watch.watcher.watch_job(stopped)
     watch.watcher.watch_job(watched)

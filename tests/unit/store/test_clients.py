@@ -31,11 +31,7 @@ def test_a_client_is_found_by_its_name_and_by_its_slug(store: Store) -> None:
             tx.users.clients.get_client("acme").plan,
             tx.users.clients.find_name(None),
             tx.users.clients.find_id(""),
-        ) == (
-            "per_task",
-            "",
-            None,
-        )
+        ) == ("per_task", "", None)
         for name in ("", "Globex"):
             with pytest.raises(NotFound, match="there is no client"):
                 tx.users.clients.get_client(name)

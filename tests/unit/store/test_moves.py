@@ -57,10 +57,7 @@ def test_bindings_conversations_and_closed_channels_go_along(rows: JobRows) -> N
         assert tx.agents.find_binding(in_new(OLD)) is not None
         assert tx.bots.channels.read_disable_reason(OLD) is None
         keys = {found: tx.conversations.read(found).key for found in (flat, topic) if found is not None}
-    assert keys == {
-        flat: conversation_key(1, in_new(OLD), None),
-        topic: conversation_key(1, in_new(TOPIC), None),
-    }
+    assert keys == {flat: conversation_key(1, in_new(OLD), None), topic: conversation_key(1, in_new(TOPIC), None)}
 
 
 def test_a_conversation_that_goes_on_in_the_new_channel_already_stays(rows: JobRows) -> None:

@@ -78,11 +78,7 @@ def test_a_name_is_an_agents_own_also_after_a_change(rows: JobRows) -> None:
     with rows.store.view() as tx:
         assert [
             one.name for one in tx.background.schedules.list_schedules_of_agent(tx.agents.get_agent_by_slug("ada"))
-        ] == [
-            "b",
-            "Cron Job",
-            "c",
-        ]
+        ] == ["b", "Cron Job", "c"]
 
 
 def test_a_shorter_interval_may_be_allowed(rows: JobRows) -> None:

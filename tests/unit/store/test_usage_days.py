@@ -134,10 +134,7 @@ def test_the_cost_of_one_agent_by_day(rows: JobRows) -> None:
     assert [(one.key, one.calls, one.cost_usd) for one in found] == [(str(SECOND), 2, 0.25), (str(FIRST), 1, 0.5)]
 
 
-@pytest.mark.parametrize(
-    ("by", "keys"),
-    [(UsageBy.PURPOSE, ["answer"]), (UsageBy.PLATFORM, ["discord", "web"])],
-)
+@pytest.mark.parametrize(("by", "keys"), [(UsageBy.PURPOSE, ["answer"]), (UsageBy.PLATFORM, ["discord", "web"])])
 def test_purpose_and_platform_are_told_apart(by: UsageBy, keys: list[str], rows: JobRows) -> None:
     answered(rows, rows.add(platform="discord"), 3)
     with rows.store.view() as tx:

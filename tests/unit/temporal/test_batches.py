@@ -328,10 +328,7 @@ async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRo
     batch = begin(rows, BatchAction.RESUME)
     while await work.process_due_items():
         pass
-    assert {one.job_id: one.state for one in items(rows, batch)} == {
-        failed: ItemState.BEGUN,
-        shown: ItemState.REFUSED,
-    }
+    assert {one.job_id: one.state for one in items(rows, batch)} == {failed: ItemState.BEGUN, shown: ItemState.REFUSED}
 
 
 # Cancel and stop
@@ -400,10 +397,7 @@ async def test_the_audit_log_says_who_from_where_for_the_batch_and_each_job(rows
             (one.actor, one.action, one.subject, one.origin)
             for one in reversed(tx.system.audit.list_latest_entries(10))
         ]
-    assert entries == [
-        ("ada", "jobs.resume", batch.id, "203.0.113.9"),
-        ("ada", "job.resume", failed, "203.0.113.9"),
-    ]
+    assert entries == [("ada", "jobs.resume", batch.id, "203.0.113.9"), ("ada", "job.resume", failed, "203.0.113.9")]
 
 
 async def test_a_job_that_nobody_can_begin_does_not_keep_the_others_from_their_turn(

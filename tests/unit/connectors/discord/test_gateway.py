@@ -267,11 +267,7 @@ async def test_no_more_is_read_than_the_caps_allow(
 
 
 async def test_a_full_inbox_keeps_nobody_out_for_good(
-    discord: DiscordServer,
-    context: MemoryContext,
-    ann: User,
-    square: Channel,
-    monkeypatch: pytest.MonkeyPatch,
+    discord: DiscordServer, context: MemoryContext, ann: User, square: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("connectors.discord.catch_up.PAUSES", (0.01,))
     context.limit = 0
@@ -321,11 +317,7 @@ async def test_missing_intents_are_a_clear_state_and_no_loop(discord: DiscordSer
 
 
 async def test_an_outage_is_told_and_survived(
-    discord: DiscordServer,
-    context: MemoryContext,
-    ann: User,
-    square: Channel,
-    monkeypatch: pytest.MonkeyPatch,
+    discord: DiscordServer, context: MemoryContext, ann: User, square: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connecting, "PAUSES", (0.05,))
     async with connected(discord, context):
@@ -387,11 +379,7 @@ async def test_a_store_that_is_broken_at_first_costs_no_direct_message(
 
 
 async def test_what_breaks_in_an_event_is_told_without_what_was_said(
-    discord: DiscordServer,
-    context: MemoryContext,
-    ann: User,
-    square: Channel,
-    monkeypatch: pytest.MonkeyPatch,
+    discord: DiscordServer, context: MemoryContext, ann: User, square: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "what somebody wrote"
 

@@ -275,8 +275,7 @@ async def test_three_short_choices_are_buttons() -> None:
 
 
 @pytest.mark.parametrize(
-    "labels",
-    [("1", "2", "3", "4"), ("a label of 21 letters", "No"), ("Yes", "Yes"), tuple(str(n) for n in range(10))],
+    "labels", [("1", "2", "3", "4"), ("a label of 21 letters", "No"), ("Yes", "Yes"), tuple(str(n) for n in range(10))]
 )
 async def test_more_choices_or_longer_ones_are_a_list(labels: tuple[str, ...]) -> None:
     async with whatsapp_and_number(start=False) as number:

@@ -22,12 +22,7 @@ from maestro.domain.llm.calls import (
 )
 
 RULES = RetryRules(
-    provider_attempts=3,
-    provider_base=120,
-    platform_attempts=10,
-    platform_base=1,
-    own_attempts=5,
-    crashes=10,
+    provider_attempts=3, provider_base=120, platform_attempts=10, platform_base=1, own_attempts=5, crashes=10
 )
 
 

@@ -19,14 +19,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 def job(name: str, status: JobStatus, lane: str | None = "lane") -> Job:
     return Job(
-        id=name,
-        status=status,
-        lane=lane,
-        inbox_id=1,
-        platform="web",
-        account="default",
-        channel="c",
-        created_at=AT,
+        id=name, status=status, lane=lane, inbox_id=1, platform="web", account="default", channel="c", created_at=AT
     )
 
 

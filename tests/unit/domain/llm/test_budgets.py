@@ -2,14 +2,7 @@
 
 import pytest
 
-from maestro.domain.llm.budgets import (
-    BudgetLimit,
-    BudgetScope,
-    Payer,
-    SpendingLevel,
-    applicable_limits,
-    exceeded_limit,
-)
+from maestro.domain.llm.budgets import BudgetLimit, BudgetScope, Payer, SpendingLevel, applicable_limits, exceeded_limit
 from maestro.domain.settings.llm import BudgetSettings
 
 EVERY = BudgetSettings(day_usd=10, agent_day_usd=4, client_day_usd=3, conversation_day_usd=1)

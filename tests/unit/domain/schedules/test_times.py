@@ -127,11 +127,7 @@ def test_what_was_accepted_once_is_read_again_whatever_the_limits_are_now() -> N
 
 @pytest.mark.parametrize(
     ("written", "seconds", "reason"),
-    [
-        ("every 10m", 300, "less than 300 seconds"),
-        ("every 10m", -1, "0 to 3600"),
-        ("0 9 * * *", 3601, "0 to 3600"),
-    ],
+    [("every 10m", 300, "less than 300 seconds"), ("every 10m", -1, "0 to 3600"), ("0 9 * * *", 3601, "0 to 3600")],
 )
 def test_a_jitter_has_its_limits(written: str, seconds: int, reason: str) -> None:
     schedule = read_schedule(written, "UTC", NOW)
