@@ -157,8 +157,8 @@ class TypingIndicators:
     def start_indicator(self, job_id: str, address: Address, message_ids: Collection[str] = ()) -> bool:
         """Show the indicator until ``stop_indicator``; return false when another process runs the connector.
 
-        An indicator that is already shown continues. ``seen`` are the platform's ids of the messages to acknowledge, in
-        their order.
+        An indicator that is already shown continues. ``message_ids`` are the platform's ids of the messages to
+        acknowledge, in their order.
         """
         connector = self._hub.find_connector(address)
         if connector is None:

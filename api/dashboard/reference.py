@@ -117,7 +117,8 @@ def _describe_type(schema: Schema) -> Markup:
 
 def _describe_value(schema: Schema, required: bool) -> Markup:
     limits = {**schema, **{name: value for each in schema.get("anyOf", ()) for name, value in each.items()}}
-    notes = [f"{words} {limits[name]:g}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
+    known = {name: words for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST}
+    notes = [f"{words} {limits[name]:.15g}" for name, words in known.items()]
     default = schema.get("default")
     if not required and default not in (None, "", [], {}):
         notes.append(f"``{default}`` when it is left out")

@@ -238,7 +238,7 @@ class Endpoints:
 
     async def get_health(self, _request: Request) -> Mapping[str, object]:
         """Report that the web connector is running, and its number of authenticated sockets."""
-        return {"status": "ok", "clients": self._services.hub.count_clients}
+        return {"status": "ok", "clients": self._services.hub.client_count}
 
     async def _web_user(self, request: Request, fields: frames.Fields) -> WebUser:
         """Return the user of a request, authenticated by the Authorization header and the credentials in the body."""

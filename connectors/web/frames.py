@@ -303,7 +303,7 @@ class SocketHub:
         self._recent: deque[tuple[float, OutgoingMessage]] = deque(maxlen=RECENT_MESSAGES)
 
     @property
-    def count_clients(self) -> int:
+    def client_count(self) -> int:
         """The number of authenticated sockets."""
         return sum(len(queues) for queues in self._queues.values())
 

@@ -113,8 +113,8 @@ async def test_typing_is_dropped_while_something_waits() -> None:
 async def test_the_hub_forgets_a_line_that_left() -> None:
     hub, line = SocketHub(), SocketQueue(limit=3, cursor=0)
     with hub.subscribe("c", line):
-        assert hub.count_clients == 1
-    assert hub.count_clients == 0
+        assert hub.client_count == 1
+    assert hub.client_count == 0
     hub.push_delivery(message(1))
     line.replay_missed(())
     assert await written(line) == []
