@@ -147,7 +147,7 @@ def _messages_to_answer(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     if job.what_if:
         return _read_what_if_input(tx, job, rows)
     # The model gets merged messages as one request, so the newest of them ends the history.
-    last = tx.conversations.remove_recorded_message(rows[-1].id)
+    last = tx.conversations.restore_recorded_message(rows[-1].id)
     if last is None:
         return (), (), ""
     ids = {row.id or 0 for row in rows}

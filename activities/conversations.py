@@ -66,7 +66,7 @@ class ConversationActivities:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
             for row in tx.jobs.merged.list_answered_messages(job):  # oldest first
-                message = tx.conversations.remove_recorded_message(row.id) or _record_message(tx, job, agent, row)
+                message = tx.conversations.restore_recorded_message(row.id) or _record_message(tx, job, agent, row)
             tx.jobs.update_later(job.id, conversation_id=message.conversation_id)
             tokens = self.window(agent.model or tx.llm.accounts.find_default_model())
             outcome = ConversationOutcome(

@@ -19,7 +19,7 @@ from maestro.domain.jobs.job import Job, JobEnding, JobStatus
 from maestro.domain.messages import OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, keep_text
 from maestro.store.jobs.related import DependentRows
-from maestro.store.store import Store, commit_persistently, finish_despite_cancellation
+from maestro.store.store import Store, commit_persistently, result_despite_cancellation
 from maestro.store.transaction import Transaction
 
 
@@ -108,7 +108,7 @@ class DeliveryActivities:
         sent = 0
         while (due := remaining.following) is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
-            outcome = await finish_despite_cancellation(perform_send_action(prepared.connector, due.chunk, due.action))
+            outcome = await result_despite_cancellation(perform_send_action(prepared.connector, due.chunk, due.action))
             # The commit of a receipt is retried until it succeeds: without the receipt, the chunk might be sent twice.
             settle = partial(self._settle_send, step, prepared.connector, due, outcome)
             remaining = await commit_persistently(self.store, settle)

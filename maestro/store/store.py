@@ -275,7 +275,7 @@ class _Commit(Generic[Result]):
             thread.shutdown(wait=False)
 
 
-async def finish_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Result:
+async def result_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Result:
     """Return the result of a coroutine even if the caller is cancelled meanwhile, so that it can commit the result.
 
     ``maestro.store.store.commit_persistently`` raises the cancellation afterwards.

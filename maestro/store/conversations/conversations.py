@@ -253,7 +253,7 @@ class Conversations(Repository):
         message.__dict__.update(zip(MessageColumns.model_fields, row, strict=False))
         return message
 
-    def remove_recorded_message(self, inbox_id: int | None) -> MessageColumns | None:
+    def restore_recorded_message(self, inbox_id: int | None) -> MessageColumns | None:
         """Return the message that was recorded for this inbox row; an archived message is moved back first.
 
         A replayed job may answer a message that a compaction has archived since.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import NotFound, StoreBusy, StoreFull
-from maestro.store.store import Store, commit_persistently, finish_despite_cancellation, utc_now
+from maestro.store.store import Store, commit_persistently, result_despite_cancellation, utc_now
 from tests.support.fresh_store import fresh_store
 from tests.support.instance import until
 from tests.support.locking import locked
@@ -108,7 +108,7 @@ async def test_what_finished_after_a_cancellation_is_committed_first(store: Stor
         return "receipt"
 
     async def deliver() -> None:
-        receipt = await finish_despite_cancellation(send())
+        receipt = await result_despite_cancellation(send())
         assert receipt == "receipt"
         await commit_persistently(store, partial(write, store))
 

@@ -79,7 +79,7 @@ def test_a_stored_prompt_still_finds_its_messages(store: Store) -> None:
 def test_a_recalled_message_is_itself_again(store: Store) -> None:
     archive(store, 1, 2)
     with store.begin() as tx:
-        recalled = tx.conversations.remove_recorded_message(1)
+        recalled = tx.conversations.restore_recorded_message(1)
         assert recalled is not None
         assert (recalled.id, recalled.content) == (1, "text 1")
     with store.view() as tx:

@@ -105,7 +105,7 @@ class Talk:
         tx.conversations.compactions.archive_messages(conversation_id, [row.id or 0 for row in going])
 
     def _recall(self, tx: Transaction, number: int) -> None:
-        tx.conversations.remove_recorded_message(self._job(tx, number).inbox_id)
+        tx.conversations.restore_recorded_message(self._job(tx, number).inbox_id)
 
     def _restart(self, tx: Transaction, number: int) -> None:
         tx.conversations.mark_superseded([self._job(tx, number).id])
