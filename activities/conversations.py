@@ -310,7 +310,7 @@ def list_input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     """
     request = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
     turns = [turn for turn in request.turns if turn.role is Role.USER]
-    if tx.background.runs.has_own_prompt(job):
+    if tx.background.runs.uses_schedule_prompt(job):
         turns = [turn for turn in turns if turn.chat]
     own = list_earlier_ids_of_sender(tx, job, [turn.message_id for turn in turns if turn.message_id is not None])
     yield from (

@@ -162,7 +162,7 @@ def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agen
         return 0
     row = tx.inbox.read(host.inbox_id)
     waiting = tx.jobs.merged.list_pending_after(host, MOST_MERGED)
-    ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
+    ends_at = tx.inbox.find_next_new_command(row, None) if waiting else None
     joining = [candidate.job.id for candidate in jobs_to_merge(row, waiting, ends_at, has_same_agent)]
     for job_id in joining:
         tx.jobs.close_job(job_id, JobEnding(status=JobStatus.MERGED, reason=f"answered together with {host.id}"))

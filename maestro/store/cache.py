@@ -1,4 +1,4 @@
-"""A cache of query results, valid for one version of the rows, and a watcher that reports changes of the store."""
+"""A cache of query results for one version of the rows, and a watcher that reports changes of the store."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ Made = TypeVar("Made")
 Query = TypeVar("Query", bound=Callable[..., Any])
 
 MAX_CACHED = 1_000
-"""The most values that are cached for one query."""
+"""The most values that are cached for one query; one more empties its cache."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,19 +37,18 @@ log = structlog.get_logger(__name__)
 class CachedRows(Generic[Key, Made]):
     """A cache of values derived from rows, valid while the version of these rows stays the same.
 
-    A transaction that changes the rows also changes their version, in whatever process it runs. A transaction that
-    reads a version before the rows reads both consistently, so a value cached under a version equals a value derived
-    now.
+    A transaction of any process that changes the rows also changes their version. A transaction that reads the version
+    before the rows sees both in one snapshot, so the cached value is the one that it would derive.
 
-    Threads may share a cache. A version and its values are one tuple, which is only replaced as a whole: a value that a
-    slow thread derives from an older version is never stored under a newer one.
+    Threads may share a cache. The version and its values are one tuple that is replaced as a whole, so a slow thread
+    cannot store a value of an old version under a new one.
     """
 
     def __init__(self) -> None:
         self._cached: tuple[object, dict[Key, Made]] = (None, {})
 
     def get_or_make(self, version: object, key: Key, make: Callable[[], Made]) -> Made:
-        """Return the value cached for this key under this version, or derive and cache the value."""
+        """Return the value cached for a key under a version; without one, cache and return the result of ``make``."""
         cached_version, values = self._cached
         if key in values and cached_version == version:
             return values[key]
@@ -61,7 +60,7 @@ class CachedRows(Generic[Key, Made]):
 
 
 class RowVersionReader(Repository):
-    """Reads the versions of all cached tables; accounts get a new version only when their order of failover changes."""
+    """Queries for the versions of cached tables; for accounts, a version changes only with the failover order."""
 
     _ALL = PreparedStatement(select(RowVersion.name, RowVersion.stamp))
 
@@ -72,19 +71,19 @@ class RowVersionReader(Repository):
 
     @read_once
     def read_versions(self) -> RowVersions:
-        """Return all versions as of the time when this transaction first read them.
+        """Return the versions of all cached tables as of the first call in this transaction.
 
-        Values derived from rows may be cached under these versions if the rows were read later, before this transaction
-        changes any.
+        Values derived from rows may be cached under these versions if the rows were read after the versions, and before
+        this transaction changed a row.
         """
         stamps = dict(self._read_rows(self._ALL))
         return RowVersions(*map(stamps.get, RowVersions._fields))
 
 
 def cached_by_version(*tables: str) -> Callable[[Query], Query]:
-    """Decorate a query to cache its results across transactions until a row of these tables changes.
+    """Decorate a query: cache its results across transactions until a row of these tables changes.
 
-    The cache is not used in a transaction that may have changed rows of a cached table (``Link.reads_cached``).
+    A transaction that may have changed rows of a cached table does not use the cache (``Link.reads_cached``).
     """
 
     def decorate(method: Query) -> Query:
@@ -103,12 +102,12 @@ def cached_by_version(*tables: str) -> Callable[[Query], Query]:
 
 
 class StoreState(NamedTuple):
-    """The state of the store at one moment, for the loops that wait for changes.
+    """A snapshot of the facts about the store for which the loops of a process wait.
 
-    ``settings`` is the newest version of the overrides; ``agents``, ``bot_instances`` and ``schedules`` are row
-    versions. Further fields say whether a batch is open, a pending job unclaimed, a waiting job due, and a running job
-    asked to stop. ``unwanted`` are the watched jobs that were asked to stop or have ended. ``next_at`` is when the next
-    job is due or the next claim lapses. ``number`` counts the reads of the state.
+    ``settings`` is the newest version of the overridden settings; ``agents``, ``bot_instances`` and ``schedules`` are
+    row versions. ``batches``: a batch is open. ``unclaimed``: a pending job has no claim. ``due``: the wait of a job is
+    over. ``stopping``: a running job has a stop request. ``unwanted`` are the watched jobs with a stop request or an
+    end. ``next_at`` is when the next wait or claim ends. ``number`` counts the reads of the state.
     """
 
     settings: int
@@ -183,10 +182,10 @@ class ChangeSubscription:
 
 
 class ChangeWatcher:
-    """Watches the store for all loops of a process, and reads nothing while no process commits a change.
+    """A watcher that reads the store for all loops of a process, and only after a commit of any process.
 
-    SQLite reports within microseconds whether any process has committed. A read follows half an interval after the
-    first sign of a commit, so that one read covers all commits of a message, or at once on request.
+    SQLite reports within microseconds whether any process has committed. The watcher reads half an interval after the
+    first sign of a commit, so that one read covers all commits of a message. A request makes it read at once.
     """
 
     def __init__(
@@ -199,7 +198,7 @@ class ChangeWatcher:
         self._subscriptions: list[ChangeSubscription] = []
         self._watches = itertools.count()
         self._jobs: dict[str, int] = {}
-        """The jobs that are watched, and the number of each watch: a job may be resumed after it was stopped."""
+        """The watched jobs, each with the number of its watch, because a job may be watched again after a resume."""
         self._jobs_seen: Mapping[str, int] = {}
         self._mark: str | None = None
         self._noticed = False
@@ -213,9 +212,9 @@ class ChangeWatcher:
     def subscribe(
         self, holds: Callable[[StoreState], bool], seconds: Callable[[], float], changed: asyncio.Event | None = None
     ) -> Iterator[asyncio.Event]:
-        """Subscribe a loop within the block: yield an event that is set when ``holds`` is true of a newly read state.
+        """Subscribe a loop within the block; yield an event that is set when ``holds`` is true of a newly read state.
 
-        ``seconds`` returns the longest acceptable delay between a change and its detection.
+        ``seconds`` returns the longest delay that the loop accepts between a change and the event.
         """
         subscription = ChangeSubscription(holds, seconds, changed or asyncio.Event())
         self._subscriptions.append(subscription)
@@ -231,7 +230,7 @@ class ChangeWatcher:
                 self._looking.cancel()
 
     def watch_job(self, job_id: str) -> None:
-        """Include this job in later reads, which report whether it was asked to stop or has ended."""
+        """Include a job in later reads, which report whether the job has a stop request or has ended."""
         if job_id not in self._jobs:
             self._jobs[job_id] = next(self._watches)
 
@@ -242,7 +241,7 @@ class ChangeWatcher:
             self.state = self.state._replace(unwanted=self.state.unwanted - {job_id})
 
     def request_check(self) -> None:
-        """Ask the watcher to check for changes now instead of after its interval; any thread may call this."""
+        """Ask the watcher to check for changes now, without waiting for its interval; any thread may call this."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._called.set)
@@ -264,7 +263,7 @@ class ChangeWatcher:
 
     async def _read_state(self, *, at_once: bool) -> None:
         mark, now = self._mark_now(), self._clock()
-        # A job that was not yet watched at the last read may already have been stopped by then.
+        # A newly watched job may have been stopped before the last read, which did not include it.
         known = self._jobs.items() <= self._jobs_seen.items()
         if mark == self._mark and known and not self._is_due(now):
             self._noticed = False
@@ -279,7 +278,7 @@ class ChangeWatcher:
         self._mark, self._jobs_seen, self._looked_at, self._noticed = mark, jobs, now, False
 
     def _is_due(self, now: datetime) -> bool:
-        """Return whether ``next_at`` of the last read has passed, or the clock was set back since that read."""
+        """Return whether ``next_at`` of the last read has passed, or the clock was set back after that read."""
         next_at = self.state.next_at if self.state is not None else None
         return now < self._looked_at or (next_at is not None and next_at <= now)
 

@@ -46,33 +46,33 @@ class ChatSessions(Repository):
         return session_id
 
     def join_current_session(self, pinned: str = "") -> str:
-        """Return the id of the open session; open ``pinned`` first if given, or a new session if none is open."""
+        """Return the id of the open session; first open the session ``pinned``, or a new one if none is open."""
         current = self.find_current_session()
         if current is not None and pinned in ("", current):
             return current
         return self.open_session(pinned or str(uuid4()))
 
     def open_session(self, session_id: str) -> str:
-        """Open a new or earlier session under this id, end any other open session, and return the id."""
+        """Open a session with this id, new or ended; end any other open session, and return the id."""
         self._run_change(self._END_OTHERS, but=session_id, at=self._now)
         self._run_change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
         return session_id
 
     def end_current_session(self) -> str | None:
-        """End the open session and return its id, or None if none was open; the next post opens a new session."""
+        """End the open session and return its id, or None without one; the next post opens a new session."""
         current = self.find_current_session()
         self._run_change(self._END_OTHERS, but="", at=self._now)
         return current
 
     def get_session(self, session_id: str) -> ChatSession | None:
-        """Return the session with this id as a value, or None if there is none."""
+        """Return the session with this id as a read-only row, or None if there is none."""
         return self._read_model_by(ChatSession, id=session_id)
 
 
 class ChatReminders(Repository):
-    """Reminders for agents whose last answer only posted to the chat, one for each agent and job.
+    """Queries for reminders to agents whose last answer only posted to the chat, one for each agent and job.
 
-    The job's next model call shows the reminder; if the job has ended, the next call of any job of the agent does.
+    The next model call of the job shows the reminder; after the job's end, the next call of any job of the agent does.
     """
 
     _DUE = (
@@ -87,20 +87,20 @@ class ChatReminders(Repository):
     _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
 
     def is_due(self, slug: str, job_id: str) -> bool:
-        """Return whether a reminder is due in the next model call of this job."""
+        """Return whether the next model call of this job has to show a reminder to the agent."""
         return self._has_row(self._IS_DUE, of_agent=slug, for_job=job_id)
 
     def clear_reminder(self, slug: str, job_id: str) -> None:
-        """Delete the reminder of a job after a model answered the call that showed the reminder."""
+        """Delete the reminder of a job, because a model has answered the call that showed the reminder."""
         self._run_change(self._SHOWN, of_agent=slug, for_job=job_id)
 
     def record_reminder(self, slug: str, job_id: str) -> None:
-        """Store a reminder for the next model call of a job."""
+        """Store a reminder that the next model call of a job shows."""
         self._run_change(self._REMIND, agent_id=slug, job_id=job_id)
 
 
 class Chat(ChatSessions):
-    """Queries for posts, and for the cursors up to which agents have read them."""
+    """Queries for posts of the agent chat, and for the cursors up to which agents have read the posts."""
 
     reminders = LazyRepository(ChatReminders)
 
@@ -122,7 +122,7 @@ class Chat(ChatSessions):
         .limit(bindparam("at_most"))
         .subquery()
     )
-    # Each row contains the cursor and a new post; without new posts, a single row contains only the cursor.
+    # Each row contains the cursor and one new post; without new posts, one row contains only the cursor.
     _AFTER = columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
     _UNREAD = PreparedStatement(_AFTER)
     _REMINDERS = select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("agent"))
@@ -155,15 +155,15 @@ class Chat(ChatSessions):
         return self._insert_row(row_insert(ChatMessage), id=None, **values)
 
     def list_unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> UnreadPosts:
-        """Return an agent's unread posts of the open session, including its own; ``limit`` keeps the oldest.
+        """Return up to ``limit`` unread posts of the open session for an agent, oldest first, including its own posts.
 
-        With ``with_offered``, posts of the last offer count as read.
+        With ``with_offered``, the posts that the last ``mark_offered`` returned count as read.
         """
         at_most = NO_LIMIT if limit is None else limit
         return _unread(self._read_rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
 
     def list_news(self, slug: str, job_id: str, limit: int) -> tuple[UnreadPosts, bool]:
-        """Return an agent's oldest unread posts, and whether a reminder is due in the next model call of this job."""
+        """Return an agent's oldest unread posts, and whether the next model call of this job has to show a reminder."""
         rows = self._read_rows(self._NEWS, agent=slug, offered=0, at_most=limit)
         has_reminders = rows[0][-1]
         due = has_reminders and self.reminders.is_due(slug, job_id)
@@ -174,13 +174,13 @@ class Chat(ChatSessions):
         self._run_change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
 
     def mark_offered(self, slug: str) -> UnreadPosts:
-        """Return an external agent's unread posts; those that its previous request returned now count as read."""
+        """Return an external agent's unread posts, and mark the posts that its previous request returned as read."""
         unread = self.list_unread(slug, with_offered=True)
         self._run_change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
     def list_posts(self, limit: int | None = None) -> Sequence[Post]:
-        """Return the posts of the open session, oldest first; ``limit`` keeps the newest."""
+        """Return the newest ``limit`` posts of the open session, oldest first."""
         rows = self._read_rows(self._LAST, at_most=NO_LIMIT if limit is None else limit)
         return [Post(*row) for row in reversed(rows)]
 
@@ -197,5 +197,5 @@ class Chat(ChatSessions):
 
 
 def _unread(rows: Sequence[tuple[Any, ...]]) -> UnreadPosts:
-    """Build an agent's unread posts from joined rows, each of which contains the cursor and at most one post."""
+    """Build an agent's unread posts from joined rows, each with the agent's cursor and at most one post."""
     return UnreadPosts([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])

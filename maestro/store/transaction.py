@@ -128,7 +128,7 @@ class JobTables(Jobs):
         """
         told_to_wait = False
         for queued in jobs_to_interrupt(row, agent_id, self.merged.list_open_jobs(lane)):
-            if self._inbox.next_new_conversation(queued.row, user_id) is not None:
+            if self._inbox.find_next_new_command(queued.row, user_id) is not None:
                 continue
             self.update_job(queued.job.id, merged_into=newer_id)
             if queued.job.status is JobStatus.RUNNING:

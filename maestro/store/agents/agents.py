@@ -1,4 +1,4 @@
-"""Queries for agents, the channels bound to them, the rows for routing decisions, and channel cursors."""
+"""Queries for agents, the channels bound to agents, the rows for routing decisions, and the cursors of channels."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,18 +22,18 @@ from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, equa
 from maestro.store.jobs.claims import HOLDS_LANE
 
 MOST_KNOWN = 10_000
-"""The most channels and threads of an account that are caught up after an outage, the most recent ones."""
+"""The most channels and threads of an account that a catch-up after an outage reads, the last active ones first."""
 
 
 class Agents(Repository):
     """Queries for agents, and for the bindings that connect channels to agents."""
 
     def list_agents(self) -> Sequence[Agent]:
-        """Return all agents by slug."""
+        """Return all agents, sorted by slug."""
         return self._find_all(select(Agent).order_by(Agent.slug))
 
     def list_agent_slugs(self) -> Sequence[str]:
-        """Return the sorted slugs of all agents, without reading any other column."""
+        """Return the slugs of all agents, sorted; this reads no other column of the agents."""
         return self._find_all(select(Agent.slug).order_by(Agent.slug))
 
     def list_active_agents(self) -> Sequence[Agent]:
@@ -46,7 +46,7 @@ class Agents(Repository):
 
     @cached_by_version("agents")
     def read(self, agent_id: int | None) -> Agent:
-        """Return the agent with this id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
+        """Return the agent with this id as a read-only row, which costs less than ``get``; raises ``NotFound``."""
         return require_found(self._read_model_by(Agent, id=agent_id), f"agent {agent_id} does not exist")
 
     def find_agent_by_slug(self, slug: str) -> Agent | None:
@@ -54,17 +54,17 @@ class Agents(Repository):
         return self._find_first(select(Agent).where(Agent.slug == slug))
 
     def save_agent(self, agent: Agent) -> Agent:
-        """Add or change an agent."""
+        """Insert a new agent or update a changed one."""
         agent.updated_at = self._now
         return self._save_objects(agent)
 
     def find_binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel, or None if the channel has none."""
+        """Return the binding (channel to agent) of a channel, or None if the channel has no binding."""
         of_channel = select(AgentChannel).where(equals_parameters(AgentChannel, *CHANNEL_KEY))
         return self._session.exec(of_channel, params=address.model_dump()).first()
 
     def read_binding(self, address: Address) -> AgentChannel | None:
-        """Return the binding of a channel as a read-only value, cheaper than ``find_binding``; None without one."""
+        """Return a channel's binding as a read-only row, which costs less than ``find_binding``; None without one."""
         return self._read_binding_values(address.platform, address.account, address.channel)
 
     @cached_by_version("agent_channels")
@@ -99,7 +99,7 @@ def require_unarchived(agent: Agent) -> None:
 
 
 class Colleagues(Repository):
-    """Queries for the agents that other agents can delegate to."""
+    """Queries for the agents to which other agents can delegate tasks."""
 
     _ACTIVE = PreparedStatement(
         columns(*(getattr(Agent, name) for name in ("id", "slug", "name", "description", "allow_users")))
@@ -110,7 +110,7 @@ class Colleagues(Repository):
 
     @cached_by_version("agents")
     def active_agents(self) -> AgentDirectory:
-        """Return the active agents."""
+        """Return a directory of the active agents."""
         return AgentDirectory(
             [
                 AgentListing(agent_id, Colleague(*names), frozenset(users.split()) if users is not None else None)
@@ -120,9 +120,9 @@ class Colleagues(Repository):
 
 
 class RoutingSnapshots(Repository):
-    """Queries for the rows from which ``domain.routing`` decides which agent answers."""
+    """Queries for the rows from which ``domain.routing`` decides which agent answers a message."""
 
-    # An index contains these columns, so SQLite need not read the rows of agents, which may be long.
+    # An index contains these columns, so that SQLite does not read the long rows of agents.
     _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
     _OF_ACCOUNT = select(BotInstance.agent_id).where(
         col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
@@ -167,14 +167,14 @@ class RoutingSnapshots(Repository):
         others = () if is_marked else (rules.fallback_agent, dashboard_agent(address), bound)
         own, agents = self._candidate_agents(address.platform, address.account, *others)
         group = own and not message.is_direct
-        # The first agent that a group message mentions answers it, even in a channel that is bound to another agent.
+        # The agent that a group message mentions first answers it, even in a channel bound to another agent.
         if (own or bound) and not (group and is_marked):
             agents = [agent for agent in agents if agent.id in (own, bound)] or agents
         takes_part = bool(group) and self._answers_in_thread(own or 0, message, binding)
         return RoutingSnapshot(agents, own, bound, takes_part, rules)
 
     def _answers_in_thread(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
-        """Return whether an agent has already answered in the thread of a message, or has a job in that thread."""
+        """Return whether an agent has already answered in a message's thread, or has a job in that thread."""
         if not message.address.thread or message.addressing is not Addressing.NOBODY:
             return False
         alone = message.user_id if binding is not None and binding.key_by_user else None
@@ -189,9 +189,9 @@ class RoutingSnapshots(Repository):
     ) -> tuple[int | None, Sequence[RoutableAgent]]:
         """Return the id of the agent of a platform account, and the agents that may answer a message there.
 
-        With ``others`` (the fallback agent, the agent of a dashboard, the agent bound to the channel), only these
-        agents and that of the account; without ``others``, all active agents, because a message may mention any of
-        them.
+        ``others`` are the fallback agent, the agent of a dashboard, and the agent bound to the channel. With
+        ``others``, only these agents and the account's agent are returned. Without ``others``, all active agents are
+        returned, because a message may mention any of them.
         """
         values: dict[str, object] = {"platform": platform, "account": account}
         values |= dict(zip(("fallback", "dashboard", "bound"), others, strict=False))
@@ -200,7 +200,7 @@ class RoutingSnapshots(Repository):
 
 
 class Channels(Repository):
-    """Queries for the cursors of channels (for the catch-up after an outage), and for disabled channels."""
+    """Queries for the cursors of channels (for a catch-up after an outage), and for disabled channels."""
 
     _ADD = insert(ChannelCursor)
     _NEW = _ADD.excluded
@@ -210,7 +210,7 @@ class Channels(Repository):
         func.length(_NEW.mark) > func.length(col(ChannelCursor.mark)),
         and_(func.length(_NEW.mark) == func.length(col(ChannelCursor.mark)), _NEW.mark > col(ChannelCursor.mark)),
     )
-    """The condition that a message id is later: ids are numbers or times, so a longer one is later."""
+    """The condition that a new message id is after the cursor: ids are numbers or times, so a longer id is later."""
     _ADVANCE = PreparedStatement(
         _ADD.on_conflict_do_update(index_elements=_KEY, set_={"mark": _NEW.mark, "seen_at": _NEW.seen_at}, where=_LATER)
     )
@@ -222,20 +222,20 @@ class Channels(Repository):
     )
 
     def read_last_activity(self, address: Address) -> datetime | None:
-        """Return the platform's time of the newest message in a channel, None for a channel without messages.
+        """Return the platform's time of the newest message in a channel, or None if the channel has no messages.
 
-        The newest message may not be the last to arrive, because platforms redeliver unacknowledged messages.
+        A message that arrived last may be an old one, because platforms redeliver unacknowledged messages.
         """
         sent_at: datetime | None = self._read_value(self._LAST_HEARD, **address.model_dump())
         return sent_at
 
     def find_new_id(self, address: Address) -> str:
-        """Return the id to which the platform moved a channel; the channel's own id if it was never moved."""
+        """Return the id to which the platform moved a channel, or the given id if the channel was never moved."""
         moved: str | None = self._read_value(self._MOVED_TO, **address.model_dump())
         return moved if moved is not None else address.channel
 
     def read_cursor(self, address: Address) -> str | None:
-        """Return the id of the message up to which the inbox has all messages of a channel; None for a new channel."""
+        """Return the id of the message up to which the inbox has all messages of a channel; None without a cursor."""
         mark: str | None = self._read_value(self._MARK, **address.model_dump())
         return mark
 
@@ -244,27 +244,27 @@ class Channels(Repository):
         self._run_change(self._ADVANCE, **address.model_dump(), mark=message_id, direct=False, seen_at=self._now)
 
     def record_activity(self, address: Address, *, direct: bool) -> None:
-        """Record that a channel exists and was active now."""
+        """Record that a channel was active now; ``direct`` marks a channel of direct messages."""
         self._run_change(self._SEEN, **address.model_dump(), mark="", direct=direct, seen_at=self._now)
 
     def list_known_channels(self, platform: str, account: str) -> Sequence[ChannelCursor]:
-        """Return the channels and threads in which an account received messages, the most recently active first."""
+        """Return the channels and threads in which an account received messages, the last active ones first."""
         of_account = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
         return self._find_all(of_account.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN))
 
     def disable(self, address: Address, reason: str) -> None:
-        """Disable sending to a channel until it is enabled again."""
+        """Disable sending to a channel until ``enable`` is called."""
         key = address.model_dump(include=set(CHANNEL_KEY))
         self._session.merge(DisabledChannel(**key, reason=reason, disabled_at=self._now))
         self._session.flush()
 
     def enable(self, address: Address) -> bool:
-        """Enable sending to a channel again; return false if sending was not disabled."""
+        """Enable sending to a channel again; return false if sending was already enabled."""
         of_channel = delete(DisabledChannel).where(equals_parameters(DisabledChannel, *CHANNEL_KEY))
         return self._run_statement(of_channel, **address.model_dump(include=set(CHANNEL_KEY))).rowcount > 0
 
     def read_disable_reason(self, address: Address) -> str | None:
-        """Return the reason why sending to a channel is disabled, or None if it is enabled."""
+        """Return the reason why sending to a channel is disabled, or None if sending is enabled."""
         reason: str | None = self._read_value(self._REASON, **address.model_dump())
         return reason
 

@@ -1,6 +1,6 @@
 """Edits of agents, bindings and tokens by operators, each with an audit entry in the same transaction.
 
-Edits of agents also write a version. Of tokens, the store has only digests.
+Edits of agents also store a version of the agent. Tokens are stored only as digests.
 """
 
 import secrets
@@ -52,7 +52,7 @@ from maestro.store.users.audit import Audit
 from maestro.store.users.clients import PayingClients
 
 MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
-"""The agent's fields that decide which model is called; changing one resumes the jobs that wait for a model."""
+"""The agent's fields that decide which model is called; a change of a field resumes jobs that wait for a model."""
 
 BINDING_COLUMNS = ("permission", "key_by_user", "busy", "allow_bots")
 
@@ -64,7 +64,7 @@ class AgentVersions(Repository):
     """Queries for the stored versions of agents."""
 
     def add_version(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
-        """Store the current state of an agent under its version number."""
+        """Store the current fields of an agent under the agent's version number."""
         number, agent_id = agent.version, agent.id or 0
         return self._save_objects(
             AgentVersion(agent_id=agent_id, version=number, at=self._now, actor=actor, reason=reason, snapshot=snapshot)
@@ -73,21 +73,21 @@ class AgentVersions(Repository):
     def list_versions(
         self, agent: Agent, before: int | None = None, limit: int | None = None
     ) -> Sequence[AgentVersion]:
-        """Return the versions of an agent, newest first; with ``before``, only those with a lower number."""
+        """Return the versions of an agent, newest first; with ``before``, only versions with a lower number."""
         versions = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
         if before is not None:
             versions = versions.where(AgentVersion.version < before)
         return self._find_all(versions.order_by(col(AgentVersion.version).desc()).limit(limit))
 
     def get_pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
-        """Return version ``number`` and one to compare with it: ``against``, or the one before; raises ``NotFound``."""
+        """Return version ``number`` and the version ``against`` (None: the one before); raises ``NotFound``."""
         version = self.get_version(agent, number)
         if against is not None:
             return version, self.get_version(agent, against)
         return version, next(iter(self.list_versions(agent, before=number, limit=1)), None)
 
     def read_fields_at(self, agent: Agent, moment: datetime) -> AgentFields | None:
-        """Return an agent's fields at a moment, or its first fields if the agent is newer; None without versions."""
+        """Return an agent's fields at a time, or its first fields if the agent is newer; None without versions."""
         mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
         earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
         version = self._find_first(earlier) or self._find_first(mine.order_by(col(AgentVersion.version)))
@@ -160,7 +160,7 @@ class Bindings(Agents):
         return Binding.from_row(binding, client=client, agent=self.get(binding.agent_id).slug)
 
     def list_bindings_page(self, agent: str | None, after: int, limit: int) -> BindingPage:
-        """Return views of up to ``limit`` bindings with ids above ``after``, of all agents or one agent (a slug)."""
+        """Return views of up to ``limit`` bindings with ids above ``after``; with ``agent`` (a slug), of that agent."""
         query = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
         if agent is not None:
             query = query.where(AgentChannel.agent_id == self.get_agent_by_slug(agent).id)
@@ -174,7 +174,7 @@ class Bindings(Agents):
         return BindingFields.model_construct(**columns, client=self._clients.find_name(binding.client_id))
 
     def set_configured_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
-        """Bind a channel to an agent as the configuration says, replacing any binding of the channel."""
+        """Bind a channel to an agent as the settings say, in place of any other binding of the channel."""
         channel = new.model_dump(include=set(CHANNEL_KEY))
         binding = self.find_binding(Address(**channel)) or AgentChannel(**channel)
         binding.agent_id, binding.configured = agent.id or 0, True
@@ -182,7 +182,7 @@ class Bindings(Agents):
         return binding
 
     def set_configured_agent(self, platform: str, account: str, agent: Agent | None) -> None:
-        """Set the agent of a platform account as the configuration says; None removes the agent."""
+        """Set the agent of a platform account as the settings say; None removes the agent from the account."""
         instance = self._session.get(BotInstance, (platform, account))
         if agent is not None:
             instance = instance or BotInstance(platform=platform, account=account)
@@ -212,7 +212,7 @@ def _require_not_configured(binding: AgentChannel) -> None:
 
 
 class AgentTokens(Repository):
-    """Queries for bearer tokens, including revoked ones."""
+    """Queries for the bearer tokens of agents, including revoked tokens."""
 
     _HELD = (
         select(AgentToken, Agent)
@@ -247,13 +247,13 @@ class AgentTokens(Repository):
         return self._find_all(page.order_by(col(AgentToken.id).desc()).limit(limit))
 
     def list_valid_tokens(self, before: int | None, limit: int) -> Sequence[TokenHolder]:
-        """Return up to ``limit`` valid tokens with ids below ``before``, newest first, each with its agent."""
+        """Return up to ``limit`` valid tokens and their agents, with ids below ``before``, newest first."""
         page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
         newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
         return [TokenHolder(*row) for row in self._session.exec(newest)]
 
     def revoke_token(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
-        """Revoke an agent's token, unless it is revoked already; raises ``NotFound`` for an unknown token."""
+        """Revoke an agent's token, if it is still valid; raises ``NotFound`` for an unknown token."""
         row = self._session.get(AgentToken, token_id)
         if row is None or row.agent_id != agent.id:
             raise NotFound(f"agent {agent.slug} has no token {token_id}")
@@ -264,12 +264,12 @@ class AgentTokens(Repository):
         return row
 
     def find_agent(self, token: str) -> TokenHolder | None:
-        """Return a token's row and its agent, even if archived; None if the token is unknown or revoked."""
+        """Return the row of a token and its agent, even an archived one; None for an unknown or revoked token."""
         row = self._session.exec(self._HELD.where(AgentToken.digest == token_digest(token))).first()
         return TokenHolder(*row) if row is not None else None
 
     def record_use(self, token: AgentToken) -> None:
-        """Record that a token is used now, unless a recent use is recorded already."""
+        """Record that a token is used now, unless a recent use of the token is already recorded."""
         last_used_at = col(AgentToken.last_used_at)
         is_unrecorded = last_used_at.is_(None) | (last_used_at <= self._now - USE_RECORDED_EVERY)
         used = update(AgentToken).where(col(AgentToken.id) == token.id, is_unrecorded)
@@ -310,8 +310,8 @@ class AgentEdits(Bindings):
     def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
         """Change an agent, and store a new version if any field differs.
 
-        Raises ``Conflict`` when the agent was edited since the version that the caller read, or when the edit would
-        disable the last conductor, and ``InvalidEdit`` for an unknown client. Archiving an agent deletes its bindings.
+        Raises ``Conflict`` when the agent was edited after the caller read its version, or when the edit would disable
+        the last conductor. Raises ``InvalidEdit`` for an unknown client. Archiving an agent deletes its bindings.
         """
         if change.version is not None and change.version != agent.version:
             raise Conflict(
@@ -340,7 +340,7 @@ class AgentEdits(Bindings):
         return agent
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
-        """Store a new version with the fields of an earlier one; raises ``NotFound``, and the errors of ``change``."""
+        """Restore the fields of an earlier version as a new version; raises ``NotFound``, and as ``change`` does."""
         old = version_fields(self.versions.get_version(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
@@ -378,9 +378,9 @@ class AgentEdits(Bindings):
         self.versions.add_version(agent, self.read_fields(agent).model_dump_json(), actor, reason)
 
     def _find_referring_tables(self, agent: Agent) -> str:
-        """Return the names of the tables with rows of an agent, except tables whose rows are deleted with the agent."""
+        """Return the names of tables with rows of an agent, without tables whose rows are deleted with the agent."""
         own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
-        # Only integer columns contain ids: the tables of the chat have slugs in ``agent_id``.
+        # Only integer columns contain agent ids; in the tables of the agent chat, ``agent_id`` contains slugs.
         tables = [
             table
             for name, table in SQLModel.metadata.tables.items()

@@ -1,4 +1,4 @@
-"""Queries for skills, which Maestro reads from files and stores in a table."""
+"""Queries for skills (instructions for prompts), which Maestro reads from files and stores in a table."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,25 +17,25 @@ _LISTS = ("keywords", "patterns", "required_tools")
 
 
 class Skills(Repository):
-    """Queries for skills, and for the problems found in their files."""
+    """Queries for skills, and for the problems found in skill files."""
 
     _ENABLED = PreparedStatement(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
 
     def list_enabled_skills(self) -> Sequence[Skill]:
-        """Return the enabled skills, by slug."""
+        """Return the enabled skills, sorted by slug."""
         return [Skill.from_row(row) for row in self._read_models(self._ENABLED, SkillRow)]
 
     @cached_by_version("skills")
     def read_index(self) -> SkillIndex:
-        """Return the enabled skills in a form that matches their triggers against a message."""
+        """Return the index of enabled skills, which finds the skills whose triggers match a message."""
         return SkillIndex(self.list_enabled_skills())
 
     def list_skills(self) -> Sequence[SkillRow]:
-        """Return all skills, by slug."""
+        """Return all skills, sorted by slug."""
         return self._find_all(select(SkillRow).order_by(col(SkillRow.slug)))
 
     def list_skill_sources(self) -> Mapping[str, str]:
-        """Return the file path of each stored skill, by slug."""
+        """Return the file path of each stored skill, by the skill's slug."""
         # Without ``list``, ``dict`` would call the result's ``keys()``, which returns the names of the columns.
         return dict(list(self._run_statement(select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug)))))
 
@@ -54,7 +54,7 @@ class Skills(Repository):
         )
 
     def replace_all(self, library: SkillSet) -> None:
-        """Store the skills of the files, and delete those that are neither in a file nor in ``library.retained``."""
+        """Store the skills read from files; delete stored skills without a file and not in ``library.retained``."""
         self._run_statement(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.chosen, *library.retained])))
         for file in library.chosen.values():
             self.save_skill(file)
@@ -69,7 +69,7 @@ class Skills(Repository):
         self._session.flush()
 
     def save_skill(self, file: SkillSource) -> SkillRow:
-        """Insert or update the skill of a file; a new skill is enabled, an updated one stays enabled or disabled."""
+        """Insert or update the skill of a file; a new skill is enabled, an update keeps the skill's switch."""
         assert file.skill is not None
         skill = file.skill
         values = {

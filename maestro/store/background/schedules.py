@@ -1,4 +1,4 @@
-"""Queries for schedules (heartbeats and crons): edits by operators, runs, and their state in Temporal (ADR 17)."""
+"""Queries for schedules (heartbeats and crons): edits by operators, runs, and the state of schedules in Temporal."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -41,11 +41,11 @@ from maestro.store.users.audit import Audit
 KINDS: tuple[type[ScheduleColumns], ...] = (Heartbeat, Cron)
 
 MOST_TIMES = 100
-"""The most runs of one backfill."""
+"""The most runs that one backfill may begin."""
 
 
 class FollowedSchedule(NamedTuple):
-    """The result of sending a schedule to Temporal: the digest of the definition sent, or the error."""
+    """The outcome of sending a schedule to Temporal: the digest of the definition that was sent, or the error."""
 
     planned: ScheduleColumns
     digest: str
@@ -53,10 +53,10 @@ class FollowedSchedule(NamedTuple):
 
 
 class Schedules(Repository):
-    """Queries for schedules by ``ref``, such as cron-3, and edits of schedules by operators.
+    """Queries for schedules by ``ref`` (such as cron-3), and edits of schedules by operators.
 
-    Nothing here calls Temporal, which is updated from the rows (ADR 17). ``actor`` is recorded in the audit log as the
-    author; ``shortest`` is the shortest interval that operators may set.
+    These methods do not call Temporal; a loop updates Temporal from the rows (ADR 17). ``actor`` is recorded in the
+    audit log as the author; ``shortest`` is the shortest interval that operators may set.
     """
 
     _agents = LazyRepository(Agents)
@@ -116,10 +116,10 @@ class Schedules(Repository):
     ) -> ScheduleColumns:
         """Add a schedule.
 
-        Raises ``InvalidEdit`` for an invalid schedule (docs/decisions.md: schedules) or one without work, and
-        ``NotFound`` for an unknown agent. Raises ``Conflict`` for an archived agent, for a name that the agent uses
-        already, and for an unnamed copy of one of its schedules, so that processing one answer twice adds its schedule
-        once.
+        Raises ``InvalidEdit`` for a schedule that is invalid (docs/decisions.md: schedules) or has no work to do, and
+        ``NotFound`` for an unknown agent. Raises ``Conflict`` for an archived agent and for a name that the agent
+        already uses. An unnamed copy of one of the agent's schedules is also a ``Conflict``, so that an answer
+        processed twice adds one schedule.
         """
         columns = new.column_values()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
@@ -168,10 +168,9 @@ class Schedules(Repository):
         self._audit(actor, "remove", planned, planned.name)
 
     def store_results(self, outcomes: Sequence[FollowedSchedule]) -> None:
-        """Store the digest of the definition that Temporal now has of each schedule, or the error if it refused one.
+        """Store the digest of each schedule's definition in Temporal, or the error if Temporal refused the schedule.
 
-        If a schedule was changed meanwhile, its digest differs from the stored one, so the keeper sends the schedule
-        again.
+        If a schedule was changed meanwhile, its digest differs from the stored one, and the next update sends it again.
         """
         for planned, digest, error in outcomes:
             of_schedule = update(type(planned)).where(col(type(planned).id) == planned.id)
@@ -189,7 +188,7 @@ class Schedules(Repository):
 
 
 def _split_ref(ref: str) -> tuple[type[ScheduleColumns] | None, int]:
-    """Split a ref into the kind of schedule and its number; the kind is None if the ref is invalid."""
+    """Return the kind and the number of the schedule that a ref names; the kind is None for an invalid ref."""
     word, _, number = ref.rpartition("-")
     kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
     fits = number.isascii() and number.isdecimal() and len(number) <= 18
@@ -230,7 +229,7 @@ def _state_condition(kind: type[ScheduleColumns], state: ScheduleState) -> Colum
 
 
 class ScheduleRuns(Repository):
-    """Queries for the runs of schedules, and operations that begin runs, also of paused schedules.
+    """Queries for the runs of schedules, and operations that begin runs, even of paused schedules.
 
     ``ref`` identifies a schedule, such as cron-3; ``actor`` is recorded in the audit log as the author.
     """
@@ -264,22 +263,22 @@ class ScheduleRuns(Repository):
         .limit(1)
     )
 
-    def has_own_prompt(self, job: Job) -> bool:
+    def uses_schedule_prompt(self, job: Job) -> bool:
         """Return whether the task of a job is exactly the prompt of its schedule, without any fetched content."""
         planned = self._schedules.find(job.schedule) if job.parent_id is None else None
         return planned is not None and job.task == planned.prompt
 
     def find_open_job(self, ref: str) -> str | None:
-        """Return the id of an open job of the schedule, which prevents further runs; None without one.
+        """Return the id of an open job of the schedule, which prevents further runs; None without an open job.
 
-        Jobs that operators began count too, and so do tasks that the last job delegated: without them, delegated tasks
-        could pile up behind short runs.
+        Jobs that operators began count, and so do open tasks that the schedule's newest job delegated. Otherwise
+        delegated tasks could accumulate while the schedule's own jobs end quickly.
         """
         job_id: str | None = self._read_value(self._OPEN_JOB, ref=ref) or self._read_value(self._OPEN_BELOW, ref=ref)
         return job_id
 
     def count_run(self, job: Job) -> None:
-        """Count the run that a job begins; it ends a one-time schedule, unless an operator began an extra run."""
+        """Count the run of a schedule's job; the planned run of a one-time schedule ends the schedule."""
         planned = self._schedules.find(job.schedule)
         if planned is not None:
             planned.runs += 1
@@ -288,9 +287,10 @@ class ScheduleRuns(Repository):
                 planned.ended_at = self._now
 
     def count_outcome(self, job_id: str, status: JobStatus) -> None:
-        """Update the failure count of the schedule of a job that ended; no effect on a job without a schedule.
+        """Update the failure count of the schedule of a job that ended; do nothing for a job without a schedule.
 
-        A scripted run that started a model job counts as successful only after that job succeeds.
+        A completed job resets the count, unless a later job of the schedule, such as one that its script started, is
+        open or failed.
         """
         ref, turn = self._read_row(self._OF_JOB, job_id=job_id) or (None, None)
         planned = self._schedules.find(ref)
@@ -302,7 +302,7 @@ class ScheduleRuns(Repository):
             planned.failures = 0
 
     def run_now(self, planned: ScheduleColumns, actor: str) -> str:
-        """Begin a run and return its job's id; raises ``Conflict`` if a run is open or the agent is not active."""
+        """Begin a run of a schedule; return the job's id. Raises ``Conflict`` during a run or without active agent."""
         agent = self._require_runnable(planned)
         job_id = f"{planned.kind}-{ULID()}"
         self._begin_run(planned, agent, job_id, None)
@@ -331,10 +331,10 @@ class ScheduleRuns(Repository):
         return BackfillView(preview=span.preview, count=len(missed), times=times)
 
     def begin_missed_run(self, ref: str, prefix: str) -> bool:
-        """Begin the missed run of a one-time schedule; return whether a run was missed.
+        """Begin the run that a one-time schedule missed; return whether a run was missed.
 
-        Temporal does not begin a run if it learns of its time too late. If it does begin the run, the job ids are
-        equal, so only one run begins.
+        Temporal skips a run if it learns of its time too late. If Temporal also begins the run, both use the same job
+        id, so that only one run begins.
         """
         planned = self._schedules.find(ref)
         moment = missed_single_run(planned, self._now) if planned is not None else None
@@ -350,7 +350,7 @@ class ScheduleRuns(Repository):
     def _find_run_times(
         self, planned: ScheduleColumns, span: BackfillRequest, prefix: str
     ) -> tuple[BackfilledTime, ...]:
-        """Return the times of the schedule in a period, each with whether a job exists for it."""
+        """Return the times of the schedule in a period, each with whether a job exists for that time."""
         schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
         every = times_after(
             schedule, read_zone(planned.zone), planned.anchored_at, span.start - timedelta(microseconds=1)
@@ -366,9 +366,9 @@ class ScheduleRuns(Repository):
         )
 
     def _require_runnable(self, planned: ScheduleColumns) -> Agent:
-        """Return the agent of a new run; raises ``Conflict`` if it is not active, or if another run is open."""
+        """Return a schedule's agent; raises ``Conflict`` if the agent is not active or a run is still open."""
         agent = self._session.get(Agent, planned.agent_id)
-        # The foreign key guarantees that the agent exists.
+        # The foreign key of the schedule guarantees that the agent exists.
         assert agent is not None
         if agent.status is not AgentStatus.ACTIVE:
             raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")

@@ -1,4 +1,4 @@
-"""Queries for webhook endpoints and their accepted events."""
+"""Queries for webhook endpoints and the events that they accepted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,39 +25,39 @@ from maestro.store.engine.repository import LazyRepository, Repository, require_
 from maestro.store.users.audit import Audit
 
 MOST_FORGOTTEN = 500
-"""The most records of events deleted at once, because the sender of a new event waits meanwhile."""
+"""The most event records that one request deletes, because the sender of a new event waits for the deletion."""
 
 
 @dataclass(frozen=True)
 class WebhookRate:
-    """The number of recent events at a webhook, and the time of the first event, None without events."""
+    """The number of recent events at a webhook, and the time of the first of these events (None without events)."""
 
     count: int
     first: datetime | None
 
 
 class WebhookEndpoints(Repository):
-    """Queries for webhook endpoints, and edits of them; ``actor`` is recorded in the audit log as the author."""
+    """Queries for webhook endpoints, and edits by operators; ``actor`` is recorded in the audit log as the author."""
 
     _agents = LazyRepository(Agents)
 
     def get(self, path: str) -> Webhook:
-        """Return the webhook at a path; raises ``NotFound``."""
+        """Return the webhook at this URL path; raises ``NotFound``."""
         return require_found(
             self._find(path), f"there is no webhook {path!r}; `maestro webhooks list` shows all webhooks"
         )
 
     def find_enabled_webhook(self, path: str) -> Webhook | None:
-        """Return the enabled webhook at a path, or None if there is none."""
+        """Return the enabled webhook at this URL path, or None if there is none."""
         webhook = self._find(path)
         return webhook if webhook is not None and webhook.enabled else None
 
     def list_webhooks(self) -> Sequence[Webhook]:
-        """Return all webhooks, by path."""
+        """Return all webhooks, sorted by path."""
         return self._find_all(select(Webhook).order_by(Webhook.path))
 
     def list_webhook_page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
-        """Return up to ``limit`` webhooks after the path ``after``, by path."""
+        """Return up to ``limit`` webhooks after the path ``after``, sorted by path."""
         page = select(Webhook, Agent).join(Agent, col(Agent.id) == Webhook.agent_id).order_by(Webhook.path)
         if after is not None:
             page = page.where(Webhook.path > after)
@@ -67,7 +67,7 @@ class WebhookEndpoints(Repository):
         return webhook_view(webhook, self._agents.get(webhook.agent_id))
 
     def create_webhook(self, new: NewWebhook, stored_key: StoredKey, actor: str) -> Webhook:
-        """Add a webhook; raises ``Conflict`` for a path in use, and for its agent the errors of ``change_webhook``."""
+        """Add a webhook; raises ``Conflict`` if its path is in use, and the errors of ``change_webhook``."""
         if self._find(new.path) is not None:
             raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
         webhook = Webhook(
@@ -85,7 +85,7 @@ class WebhookEndpoints(Repository):
         return webhook
 
     def change_webhook(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
-        """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived one."""
+        """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for an archived agent."""
         values = change.model_dump(by_alias=False, exclude_none=True)
         if "agent" in values:
             values["agent_id"] = self._agents.get_unarchived_agent(str(values.pop("agent"))).id
@@ -108,13 +108,13 @@ class WebhookEndpoints(Repository):
         )
 
     def remove_webhook(self, webhook: Webhook, actor: str) -> None:
-        """Delete a webhook; its jobs remain."""
+        """Delete a webhook, but not the jobs of its events."""
         self._run_statement(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
         self._delete_object(webhook)
         self._add_audit_entry(actor, "webhook.remove", webhook)
 
     def count_refused(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count an event that was refused because of an invalid signature."""
+        """Count an event that a webhook refused because of an invalid signature."""
         self._update_row(Webhook, webhook.id, refused_count=col(Webhook.refused_count) + 1)
         self._add_audit_entry("unknown", "webhook.refused", webhook, f"{address}: {reason}")
 
@@ -129,11 +129,11 @@ class WebhookEndpoints(Repository):
         return self._has_any(of_webhook.where(WebhookDelivery.digest == digest))
 
     def measure_recent_rate(self, webhook: Webhook, period: timedelta) -> WebhookRate:
-        """Return the number of events that a webhook accepted in the last period of this length."""
+        """Count the events that a webhook accepted within a recent period, and find the time of the first."""
         counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
             WebhookDelivery.webhook_id == webhook.id,
             WebhookDelivery.received_at > self._now - period,
-            # An event with a time in the future was received before the clock was set back, and does not count.
+            # An event with a time in the future does not count: it was received before the clock was set back.
             WebhookDelivery.received_at <= self._now,
         )
         return WebhookRate(*self._session.exec(counted).one())
@@ -153,11 +153,11 @@ class WebhookEndpoints(Repository):
         self._update_row(Webhook, webhook.id, trigger_count=trigger_count, last_triggered=self._now)
 
     def count_pending(self) -> int:
-        """Count the pending background jobs, in which events wait to be processed."""
+        """Count the pending background jobs; the jobs of webhook events are among them."""
         return self._count_rows(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
 
     def delete_events(self, before: datetime) -> None:
-        """Delete records of events older than a moment, oldest first, at most ``MOST_FORGOTTEN`` at once."""
+        """Delete records of events before a time, oldest first, at most ``MOST_FORGOTTEN`` in one call."""
         key = tuple_(col(WebhookDelivery.webhook_id), col(WebhookDelivery.delivery_id))
         oldest = (
             select(WebhookDelivery.webhook_id, WebhookDelivery.delivery_id)

@@ -1,4 +1,4 @@
-"""Queries for conversations, messages and compactions; counters of a conversation equal sums over its messages."""
+"""Queries for conversations, messages and compactions; a conversation's counters equal sums over its messages."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ COLUMNS = tuple(MessageColumns.model_fields)
 
 
 class Compactions(Repository):
-    """Queries for compactions, which replace older messages of a conversation by a summary."""
+    """Queries for compactions: summaries that replace older messages of a conversation in prompts."""
 
     _LATEST = PreparedStatement(
         select(Compaction)
@@ -59,11 +59,11 @@ class Compactions(Repository):
 
     @cached_by_version("compactions")
     def list_latest_compactions(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
-        """Return the latest compactions of a conversation as values, newest first."""
+        """Return up to ``limit`` compactions of a conversation as read-only rows, newest first."""
         return self._read_models(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
     def archive_messages(self, conversation_id: int, ids: Sequence[int]) -> None:
-        """Move messages to the archive: users can still find them there, but prompts no longer contain them.
+        """Move messages of a conversation to the archive, which pages still show and prompts do not contain.
 
         See docs/decisions.md: retention.
         """
@@ -80,14 +80,14 @@ class Compactions(Repository):
 
 
 class ConversationMatch(NamedTuple):
-    """The conversation of a message (None if there is none), and the inbox id of the ``/new`` that closed it."""
+    """The conversation of a message (None without one), and the inbox id of the ``/new`` that closed it."""
 
     conversation: Conversation | None
     closed_by: int | None
 
 
 def _find_statement(next_new: Subquery) -> Select[Any]:
-    """Return the statement that finds a message's conversation, and the first ``/new`` after the message."""
+    """Return the statement that reads a message's conversation and the first ``/new`` after the message."""
     closed_by = next_new.c.next_new
     status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
     its_own = and_(
@@ -158,7 +158,7 @@ class Conversations(Repository):
 
     @read_once
     def read(self, conversation_id: int | None) -> Conversation:
-        """Return a conversation by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
+        """Return a conversation by id as a read-only row, which costs less than ``get``; raises ``NotFound``."""
         return require_found(
             self._read_model_by(Conversation, id=conversation_id), f"conversation {conversation_id} does not exist"
         )
@@ -166,8 +166,7 @@ class Conversations(Repository):
     def find_conversation(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
         """Return an agent's conversation for an inbox message, and the ``/new`` that closed the conversation.
 
-        Messages after a ``/new`` begin a new conversation. Messages from before it belong to the old one, however long
-        they waited.
+        The conversation is the one that was open when the message arrived, even if a ``/new`` arrived since.
         """
         address = row.address
         alone = row.user_id if keyed_by_user else None
@@ -184,7 +183,7 @@ class Conversations(Repository):
         return ConversationMatch(conversation, closed_by)
 
     def find_or_begin(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
-        """Return an agent's conversation for an inbox message as a value; if there is none, begin one."""
+        """Return an agent's conversation for an inbox message as a read-only row; begin one if there is none."""
         found, closed_by = self.find_conversation(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
             self._cached_values()[("read", (found.id,))] = found
@@ -195,15 +194,16 @@ class Conversations(Repository):
     def begin_conversation(
         self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
     ) -> Conversation:
-        """Begin a conversation of an agent with a user (id and name) in a channel, and return it as a value.
+        """Begin a conversation of an agent with a user in a channel; return it as a read-only row.
 
-        ``closed_by`` is the inbox id of a ``/new`` that has already closed the conversation.
+        ``user`` is an id and a name. ``closed_by`` is the inbox id of a ``/new`` that has already closed the
+        conversation.
         """
         user_id, user_name = user
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
         number = self._insert_row(
             row_insert(Conversation),
-            # An id that no conversation ever had, so that rows of a deleted one never refer to another.
+            # Ids of deleted conversations are not reused, so that rows of one never refer to another conversation.
             id=1 + max(self._read_value(newest) or 0 for newest in self._LAST_IDS),
             key=key,
             agent_id=agent_id,
@@ -220,7 +220,7 @@ class Conversations(Repository):
         return self.read(number)
 
     def close_conversations(self, address: Address, user_id: str | None, inbox_id: int) -> int:
-        """Close the open conversations of a channel (or of one user there) for a ``/new``; return their number."""
+        """Close the open conversations of a channel, or of one user in it, for a ``/new``; return their number."""
         statement = (
             update(Conversation)
             .where(*(col(getattr(Conversation, name)) == value for name, value in address.model_dump().items()))
@@ -234,7 +234,7 @@ class Conversations(Repository):
     def close_conversation(self, conversation_id: int) -> None:
         """Close a conversation without a ``/new``; raises ``NotFound``, or ``Conflict`` if it is already closed.
 
-        An answer that is being written is still added to the conversation. Unanswered messages begin the next one.
+        An answer that is being written is still added to it. Unanswered messages begin a new conversation.
         """
         conversation = self.removals.get_conversation(conversation_id)
         if conversation.status is ConversationStatus.CLOSED:
@@ -244,7 +244,7 @@ class Conversations(Repository):
 
     @read_once
     def find_recorded_message(self, inbox_id: int | None) -> MessageColumns | None:
-        """Return the message recorded for this inbox row, from the conversation or the archive; None without one."""
+        """Return the message recorded for an inbox row, from the conversation or the archive; None without one."""
         row = self._read_row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
         if row is None:
             return None
@@ -254,9 +254,9 @@ class Conversations(Repository):
         return message
 
     def restore_recorded_message(self, inbox_id: int | None) -> MessageColumns | None:
-        """Return the message that was recorded for this inbox row; an archived message is moved back first.
+        """Return the message recorded for an inbox row; if it is archived, first move it back to its conversation.
 
-        A replayed job may answer a message that a compaction has archived since.
+        A replayed job may answer a message that a compaction has archived after the job's first run.
         """
         message = self.find_recorded_message(inbox_id)
         if not isinstance(message, ArchivedMessage):
@@ -265,7 +265,7 @@ class Conversations(Repository):
         return self.add_message(message)
 
     def filter_by_author(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
-        """Return the inbox ids of those of these messages that a user wrote, by message id."""
+        """Return the inbox ids of the given messages that a user wrote, by message id."""
         messages = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
         return dict(
             self._run_statement(messages.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all()
@@ -273,20 +273,20 @@ class Conversations(Repository):
 
     @read_once
     def read_message(self, message_id: int | None) -> MessageColumns:
-        """Return the message with this id, from the conversation or the archive, as a value; raises ``NotFound``."""
+        """Return a message by id as a read-only row, from the conversation or the archive; raises ``NotFound``."""
         message = self._read_model_by(Message, id=message_id) or self._read_model_by(ArchivedMessage, id=message_id)
         return require_found(message, f"message {message_id} does not exist")
 
     def list_messages(self, conversation_id: int) -> Sequence[Message]:
-        """Return the messages of a conversation, oldest first, without archived ones."""
+        """Return the messages of a conversation that are not archived, oldest first."""
         return self._find_all(
             select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
         )
 
     def add_message(self, message: MessageColumns, *, is_plain: bool = True) -> MessageColumns:
-        """Record a message, update the counters, and return the message with its id.
+        """Store a message, update the conversation's counters, and return the message with its id.
 
-        Prompts always contain the full text of a message that is not ``is_plain``.
+        Prompts always load the full text of a message that was stored with ``is_plain`` false.
         """
         columns = {name: getattr(message, name) for name in MessageColumns.model_fields}
         chars = plain_chars(message) if is_plain else None
@@ -306,7 +306,7 @@ class Conversations(Repository):
         return added
 
     def mark_superseded(self, job_ids: Sequence[str]) -> None:
-        """Exclude the answers of these jobs from later prompts, because restarts of the jobs replace them."""
+        """Exclude the answers of these jobs from later prompts, because restarts of the jobs replace the answers."""
         self._session.exec(
             update(Message)
             .where(col(Message.job_id).in_(job_ids), col(Message.role) == Role.ASSISTANT)
@@ -314,7 +314,7 @@ class Conversations(Repository):
         )
 
     def list_newest_messages(self, conversation_id: int, last_id: int, limit: int) -> list[StoredMessage]:
-        """Return up to ``limit`` messages up to the id ``last_id``, newest first, without superseded answers."""
+        """Return up to ``limit`` messages with ids up to ``last_id``, newest first, without superseded answers."""
         rows = self._read_rows(self._NEWEST, of_conversation=conversation_id, up_to=last_id, at_most=limit)
         return [StoredMessage(*row) for row in rows]
 
@@ -323,8 +323,8 @@ class Conversations(Repository):
     ) -> list[StoredMessage]:
         """Return the messages that ``list_newest_messages`` returns, but most plain messages without their texts.
 
-        The last message, messages that are not plain, and messages in ``answered_ids`` (inbox ids) have texts. Of other
-        plain messages a prompt needs only the columns of an index.
+        Texts are read only for the last message, for messages that are not plain, and for ``answered_ids`` (inbox ids).
+        For other messages the prompt needs only columns of an index.
         """
         rows = self._read_rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
         whole = {last.id: StoredMessage(*(getattr(last, name) for name in self._LINE_FIELDS))}

@@ -23,7 +23,7 @@ from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
 
 
 class QuotedMessages(Repository):
-    """Queries for quoted messages by their platform ids; deleted messages cannot be quoted."""
+    """Queries for quoted messages by their platform ids; a deleted message has no text to quote."""
 
     _OURS = PreparedStatement(
         select(
@@ -42,9 +42,9 @@ class QuotedMessages(Repository):
     )
 
     def find_quoted(self, row: InboxRow, agent_id: int | None) -> RepliedMessage | None:
-        """Return the message to which another one replies, as this agent sees it; None if unknown.
+        """Return the message that an incoming message quotes, with its author as this agent sees it; None if unknown.
 
-        On platforms where every message of a thread refers to the first one, that reference does not count as a quote.
+        On some platforms, every message of a thread refers to the thread's first message; that reference is no quote.
         """
         if not row.reply_to or row.reply_to == row.thread:
             return None
@@ -65,14 +65,14 @@ class MediaFiles(Repository):
     """Queries for the files that Maestro downloaded for attachments of messages."""
 
     def save_file(self, file: MediaFile) -> None:
-        """Store the result of downloading an attachment, in place of an earlier result."""
+        """Store the result of downloading an attachment, in place of an earlier result for the attachment."""
         self._session.exec(
             delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
         )
         self._save_objects(file)
 
     def list_files_of_messages(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
-        """Return the files of each of these messages, in order; a file never downloaded counts as unavailable."""
+        """Return the files of each of these messages, in order; a file without a download counts as unavailable."""
         if not inbox_ids:
             return {}
         rows = self._find_all(select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]"))
@@ -91,7 +91,7 @@ class MediaFiles(Repository):
         }
 
     def list_untranscribed_files(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
-        """Return the voice messages without a transcript among these messages, in order."""
+        """Return the voice messages without a transcript in these inbox messages, in order."""
         files = self._find_all(
             select(MediaFile)
             .where(col(MediaFile.inbox_id).in_(inbox_ids))
@@ -100,20 +100,20 @@ class MediaFiles(Repository):
         return [file for file in files if file.lacks_transcript]
 
     def set_transcript(self, file_id: int | None, transcript: str) -> None:
-        """Store the transcript of a file; an empty one records that the transcription failed."""
+        """Store the transcript of a file; an empty transcript records that the transcription failed."""
         self._update_row(MediaFile, file_id, transcript=transcript)
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeState:
-    """The rows that decide how Maestro handles an incoming message.
+    """The facts that decide how Maestro handles an incoming message.
 
-    ``job_id`` is the job of the message if the platform delivered it before. ``disabled`` says that sending to its
-    channel is disabled. The sender is an owner (``listed``), was paired or invited (``let_in``), or exceeds the rate
-    limit (``over_limit``). For the lane of all users in the channel and that of the sender alone, ``asking`` says that
-    a question waits for an answer, and ``taken`` that a job has a position. For all lanes together, ``pending`` and
-    ``running`` count jobs; ``unclaimed`` says that a pending job is unclaimed, and ``due`` that a waiting job is due.
-    ``client_id`` and ``weight`` belong to the client that pays for the channel; ``binding`` is the channel's.
+    ``job_id``: the message's job, if the platform delivered the message before. ``disabled``: the channel may not be
+    sent to. ``listed``: the sender is an owner. ``let_in``: the sender was paired or invited. ``over_limit``: the
+    sender exceeds the rate limit. ``asking`` and ``taken``: in the lane (queue) of the channel or of the sender, a
+    question is open or a job is pending or running. ``pending`` and ``running`` count the jobs of all lanes.
+    ``unclaimed``: a pending job has no claim. ``due``: the wait of a job is over. ``client_id`` and ``weight``: the
+    client that pays for the channel.
     """
 
     binding: AgentChannel | None
@@ -133,7 +133,7 @@ class IntakeState:
 
 
 class IgnoredMessages(Repository):
-    """Queries for the counts of ignored messages (which have no inbox row), by channel and reason."""
+    """Queries for counts of ignored messages, which have no inbox row, by channel and reason."""
 
     _ADD = insert(IgnoredLines)
     _COUNT = _ADD.on_conflict_do_update(
@@ -147,19 +147,19 @@ class IgnoredMessages(Repository):
         self._run_statement(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
 
     def list_ignored_page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
-        """Return counts of ignored messages by channel and reason, the largest first."""
+        """Return counts of ignored messages by channel and reason, the highest count first."""
         place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
         page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))
         return self._find_all(page.limit(limit).offset(offset))
 
     def count_by_reason(self) -> Mapping[str, int]:
-        """Return the number of ignored messages for each reason."""
+        """Return the number of ignored messages for each reason to ignore a message."""
         sums = select(IgnoredLines.reason, func.sum(IgnoredLines.count)).group_by(IgnoredLines.reason)
         return {reason: int(count) for reason, count in self._run_statement(sums)}
 
 
 class Inbox(Repository):
-    """Queries for the inbox, in which platform, account, channel and message id identify a message for ever."""
+    """Queries for the inbox; platform, account, channel and message id identify an incoming message."""
 
     media = LazyRepository(MediaFiles)
     quotes = LazyRepository(QuotedMessages)
@@ -171,7 +171,7 @@ class Inbox(Repository):
             equals_parameters(InboxRow, "platform", "user_id"),
             InboxRow.pace == bindparam("its_pace"),
             col(InboxRow.received_at) > bindparam("since"),
-            # A message with a time in the future was received before the clock was set back, and does not count.
+            # A message with a time in the future does not count: it was received before the clock was set back.
             col(InboxRow.received_at) <= bindparam("now"),
         )
         .limit(1)
@@ -185,9 +185,9 @@ class Inbox(Repository):
         # SQLite uses the partial index of ``/new`` only if the control word is a literal in the SQL, not a parameter.
         text("inbox.control = '/new'"),
     )
-    """A query for the id of the first ``/new`` after the row ``after`` in a channel and thread."""
+    """A query for the inbox id of the first ``/new`` in a channel and thread after the row with the id ``after``."""
     NEXT_NEW_OF = NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
-    """A query for the id of the first ``/new`` of one user after the row ``after`` in a channel and thread."""
+    """The query ``NEXT_NEW``, limited to one user."""
     _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
@@ -224,7 +224,7 @@ class Inbox(Repository):
         col(Client.weight),
     )
     _BINDING = tuple(inspect(AgentChannel).columns)
-    # The tables are joined to a constant row, so that a missing row in one table does not hide the others.
+    # The tables are joined to a constant row, so that a missing row in one table does not hide other tables' rows.
     _STATE = PreparedStatement(
         select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
         .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))
@@ -236,9 +236,9 @@ class Inbox(Repository):
     )
 
     def read_state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
-        """Return the rows that decide how a message is handled.
+        """Return the facts that decide how an incoming message is handled.
 
-        The sender exceeds the rate limit after ``most_within`` other messages in the last period ``within``.
+        The sender exceeds the rate limit after ``most_within`` other messages within the last period ``within``.
         """
         address = message.address
         row = self._read_row(
@@ -262,7 +262,7 @@ class Inbox(Repository):
         return IntakeState(binding, *facts)
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
-        """Return the inbox row of this message as a value, or None if the platform delivers it for the first time."""
+        """Return a message's inbox row as a read-only row, or None if the platform delivers it for the first time."""
         return self._read_model_by(
             InboxRow, **message.address.model_dump(include=set(CHANNEL_KEY)), message_id=message.id
         )
@@ -270,7 +270,7 @@ class Inbox(Repository):
     def add(
         self, message: IncomingMessage, job_id: str, control: str = "", flood_state: FloodState = FloodState.WITHIN
     ) -> InboxRow:
-        """Store a message and return its inbox row as a value; ids rise in the order of arrival."""
+        """Store a message and return its inbox row as a read-only row; ids rise in the order of arrival."""
         its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": flood_state}
         columns = {**InboxRow.columns(message), **its_own}
         row: InboxRow = InboxRow.__new__(InboxRow)
@@ -281,10 +281,10 @@ class Inbox(Repository):
         self._update_row(InboxRow, inbox_id, content=content)
 
     def is_over_rate(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
-        """Return whether the sender of a message sent ``count`` other messages in the last period ``within``.
+        """Return whether a message's sender sent ``count`` other messages within the last period ``within``.
 
-        Messages over the limit do not count themselves. For a sender that is a bot, only messages in this channel
-        count.
+        Messages over the limit are not counted. For a sender that is a bot, only messages in the same channel are
+        counted.
         """
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
@@ -292,7 +292,7 @@ class Inbox(Repository):
         return self._has_row(self._LATELY_HERE if bot else self._LATELY, **values)
 
     def was_warned(self, message: IncomingMessage, within: timedelta) -> bool:
-        """Return whether the sender of a message was warned about the rate limit in the last period ``within``."""
+        """Return whether a message's sender was warned about the rate limit within the last period ``within``."""
         values = self._period_parameters(message, within)
         return self._has_row(self._LATELY, **values, its_pace=FloodState.TOLD, but=0)
 
@@ -301,17 +301,17 @@ class Inbox(Repository):
         return require_found(self._session.get(InboxRow, inbox_id), f"inbox row {inbox_id} does not exist")
 
     def read(self, inbox_id: int | None) -> InboxRow:
-        """Return an inbox row by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
+        """Return an inbox row by id as a read-only row, which costs less than ``get``; raises ``NotFound``."""
         return require_found(self._read_model_by(InboxRow, id=inbox_id), f"inbox row {inbox_id} does not exist")
 
     def read_sender(self, inbox_id: int | None) -> Person | None:
-        """Return the sender of the message in this inbox row; None without an id."""
+        """Return the sender of the message in an inbox row; None if ``inbox_id`` is None."""
         return Person.from_row(self.read(inbox_id)) if inbox_id is not None else None
 
-    def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
+    def find_next_new_command(self, row: InboxRow, user_id: str | None) -> int | None:
         """Return the inbox id of the first ``/new`` after this row in its channel and thread, or None.
 
-        With a user, only a ``/new`` of that user counts.
+        With ``user_id``, only a ``/new`` of that user counts.
         """
         here = row.address.model_dump()
         which = self._NEXT_NEW if user_id is None else self._NEXT_NEW_OF

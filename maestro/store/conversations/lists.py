@@ -32,21 +32,21 @@ from maestro.store.conversations.removals import Removals
 from maestro.store.engine.repository import Repository
 
 SEARCHED = 250_000
-"""The most messages that one search reads, so that its cost does not grow with the size of the store."""
+"""The most messages that one search reads, so that a search does not get slower as the store grows."""
 MOST_LEARNED = 200
-"""The most facts that one page of messages shows as learned."""
+"""The most learned facts that one page of messages shows."""
 
 
 class ConversationLists(Repository):
-    """Queries for lists of conversations and of their messages."""
+    """Queries for lists of conversations, and for lists of messages in conversations."""
 
     def list_conversation_page(
         self, conversation_filter: ConversationFilter, after: tuple[datetime, int] | None, limit: int
     ) -> tuple[Sequence[ConversationView], PageCursor | None]:
         """Return up to ``limit`` conversations after a time and an id, and the cursor of the next page.
 
-        The conversation with the newest message comes first, so one that continues between two requests moves to the
-        front.
+        The conversation with the newest message comes first. A conversation that continues between two requests moves
+        to the front.
         """
         newest_first = col(Conversation.last_message_at).desc(), col(Conversation.id).desc()
         chosen = select(Conversation, Agent.slug).join(Agent, col(Agent.id) == Conversation.agent_id)
@@ -62,7 +62,7 @@ class ConversationLists(Repository):
         return page, PageCursor(page[-1].last_message_at, str(page[-1].id)) if len(rows) > limit else None
 
     def list_platforms(self) -> Sequence[str]:
-        """Return the platforms that have conversations, found by one indexed query for each platform."""
+        """Return the platforms that have conversations; one indexed query finds each platform."""
         platforms: list[str] = []
         while True:
             rest = select(func.min(Conversation.platform))
@@ -93,9 +93,9 @@ class ConversationLists(Repository):
     def list_messages_after(
         self, conversation_id: int, after: int, limit: int
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
-        """Return up to ``limit`` messages with higher ids than ``after``, and the id for the next page.
+        """Return up to ``limit`` messages with ids above ``after``, and the id for the next page.
 
-        Messages are in the order of their ids, including archived ones. Raises ``NotFound``.
+        Messages are sorted by id and include archived messages. Raises ``NotFound`` for an unknown conversation.
         """
         Removals(self._link, self._now).get_conversation(conversation_id)
         messages = self._list_messages_between(conversation_id, limit + 1, after=after)
@@ -105,7 +105,7 @@ class ConversationLists(Repository):
     def list_messages_around(
         self, conversation_id: int, after: int | None, before: int | None, limit: int
     ) -> MessageRange:
-        """Return up to ``limit`` consecutive messages: after one id, before another, or the newest."""
+        """Return up to ``limit`` consecutive messages: after the id ``after``, before ``before``, or the newest."""
         if after is not None:
             messages = self._list_messages_between(conversation_id, limit + 1, after=after)
             older = bool(self._list_messages_between(conversation_id, 1, before=after + 1))
@@ -117,7 +117,7 @@ class ConversationLists(Repository):
         return MessageRange(self._add_files(messages[-limit:]), len(messages) > limit, next(iter(following), None))
 
     def find_last_before(self, conversation_id: int, moment: datetime) -> int:
-        """Return the id of the last message at or before a moment, or 0 if there is none."""
+        """Return the id of a conversation's last message at or before a time, or 0 if there is none."""
         newest = (
             select(table.id)
             .where(table.conversation_id == conversation_id, col(table.created_at) <= moment)
@@ -128,7 +128,7 @@ class ConversationLists(Repository):
         return max(self._session.exec(query).first() or 0 for query in newest)
 
     def list_learned_facts(self, conversation_id: int, messages: MessageRange) -> Sequence[MemoryFact]:
-        """Return the facts that the agent learned in a range of messages and has not forgotten since."""
+        """Return the facts that the agent learned during a range of messages and that are still stored."""
         facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
         if messages.since is not None:
             facts = facts.where(col(MemoryFact.created_at) >= messages.since)
@@ -141,8 +141,8 @@ class ConversationLists(Repository):
     ) -> tuple[Sequence[AuthoredMessage], int | None]:
         """Return up to ``limit`` messages that contain a text, newest first, and the id for the next page.
 
-        Without a conversation, one query searches only the newest ``SEARCHED`` messages, or as many before the given
-        id: older matches may exist even if the query found fewer than ``limit``.
+        Without ``conversation_id``, one query searches at most ``SEARCHED`` messages: the newest, or those before the
+        id ``before``. Older matches may exist even if the query found fewer than ``limit`` messages.
         """
         newest_ids = [self._session.exec(select(func.max(table.id))).one() for table in (Message, ArchivedMessage)]
         before_id = before or 1 + max(number or 0 for number in newest_ids)
@@ -165,7 +165,7 @@ class ConversationLists(Repository):
     def _list_messages_between(
         self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
     ) -> list[AuthoredMessage]:
-        """Return the first messages after an id, or the last messages (before an id, if given), ordered by id."""
+        """Return the first messages after an id, or the last messages (before an id, if given), sorted by id."""
         backwards = after is None
         parts = []
         for table in (Message, ArchivedMessage):
@@ -215,7 +215,7 @@ def _message_id(message: AuthoredMessage) -> int:
 
 
 def _contains_text(column: Any, text: str) -> ColumnElement[bool]:
-    # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
+    # ``LIKE`` ignores the case of ASCII letters; adding ``lower()`` would make it three times as slow.
     return col(column).contains(text, autoescape=True)
 
 
@@ -235,7 +235,7 @@ def _filter_conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[boo
 
 
 def _text_condition(text: str) -> ColumnElement[bool]:
-    """Return the condition that a text is in the user's name or in one of a conversation's newest messages."""
+    """Return the condition that a text is in a conversation's user name or in one of its recent messages."""
     since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
     queries = (
         select(table.conversation_id).where(_contains_text(table.content, text), col(table.id) > since)

@@ -1,4 +1,4 @@
-"""Deletion of conversations with all their content (docs/decisions.md: retention)."""
+"""Deletion of conversations with all their texts and files (docs/decisions.md: retention)."""
 
 import re
 import zlib
@@ -34,13 +34,13 @@ from maestro.store.engine.repository import Repository
 from maestro.store.engine.statements import split_into_batches
 
 FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
-"""The path patterns of the folders of a conversation, relative to the data folder."""
+"""The path patterns of a conversation's folders, relative to the data folder; ``id`` is the conversation's id."""
 
 _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 
 
 class Removals(Repository):
-    """Deletes texts of users and models; rows for accounting remain: jobs, usage, and the times of questions."""
+    """Queries that delete texts of users and models; the rows for accounting (jobs, usage, question times) remain."""
 
     _also_changes = ("Jobs",)
 
@@ -59,9 +59,9 @@ class Removals(Repository):
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
-        """Delete the conversation that a plan describes, and with ``facts`` also the facts learned in it.
+        """Delete the conversation that a plan describes; with ``facts``, also the facts learned in the conversation.
 
-        Files are only recorded for removal, because a rollback could not restore them. Raises the errors of
+        Files are only recorded for a later removal, because a rollback could not restore files. Raises the errors of
         ``plan_removal``, and ``Conflict`` when the conversation continued after the plan was made.
         """
         conversation = self.get_conversation(plan.conversation_id)
@@ -82,7 +82,7 @@ class Removals(Repository):
         self._session.flush()
 
     def get_conversation(self, conversation_id: int) -> Conversation:
-        """Return a conversation; raises ``NotFound`` with a message that says if the conversation was deleted."""
+        """Return a conversation; the message of ``NotFound`` says whether the conversation was deleted."""
         conversation = self._session.get(Conversation, conversation_id)
         if conversation is None:
             removed = self._session.get(RemovedConversation, conversation_id)
@@ -93,20 +93,20 @@ class Removals(Repository):
         return conversation
 
     def list_discarded_paths(self) -> Sequence[str]:
-        """Return the paths of the files that wait for their removal, relative to the data folder."""
+        """Return the paths of files that are recorded for removal, relative to the data folder."""
         return self._find_all(select(DiscardedFile.path).order_by(DiscardedFile.path))
 
     def is_used_again(self, digest: str) -> bool:
-        """Return whether a row has come to refer to the file with this digest again."""
+        """Return whether a row refers to the file with this digest."""
         places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
     def delete_discarded(self, path: str) -> None:
-        """Delete the record of a path that waits for removal: its file was removed or is in use again."""
+        """Delete the record of a path for removal, because its file was removed or is in use again."""
         self._run_statement(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
 
     def _list_ended_job_ids(self, conversation_id: int) -> set[str]:
-        """Return the ended jobs of a conversation, with jobs merged into these and tasks delegated by them."""
+        """Return a conversation's jobs with merged jobs and delegated tasks; raises ``Conflict`` if one is open."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
         related = own.union(
@@ -136,7 +136,7 @@ class Removals(Repository):
         return used
 
     def _read_references(self, queries: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
-        """Yield each job with the digests in its rows: of prompts, requests, parts of requests, and tool calls."""
+        """Yield each job with the digests that one of its rows refers to (prompt, request or tool call)."""
         for statement in queries:
             for job_id, text in self._session.connection().execute(statement, execution_options={"yield_per": 1000}):
                 known = zlib.decompress(text).decode() if isinstance(text, bytes) else text
@@ -153,7 +153,7 @@ class Removals(Repository):
         return {row for row in rows if row is not None}
 
     def _empty_inbox(self, inbox: Collection[int]) -> None:
-        """Delete texts and attachments of messages, and record for removal the files that no other message uses."""
+        """Delete the texts and attachments of messages; record for removal the files that no other row uses."""
         digests: set[str] = set()
         for ids in split_into_batches(sorted(inbox)):
             digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
@@ -164,7 +164,7 @@ class Removals(Repository):
         self._record_removal([media_path(digest) for digest in digests if digest and not self.is_used_again(digest)])
 
     def _delete_uploads(self, ids: Sequence[str]) -> set[str]:
-        """Delete uploads, except files that are also in other conversations; return the digests of deleted files."""
+        """Delete uploads whose file no other message uses; return the digests of the files of all given uploads."""
         rows = self._find_all(select(UploadedFile).where(col(UploadedFile.id).in_(ids)))
         sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
         elsewhere = set(self._session.exec(sent))
@@ -175,7 +175,7 @@ class Removals(Repository):
         return {row.digest for row in rows}
 
     def _empty_jobs(self, jobs: Collection[str]) -> None:
-        """Delete all texts and files of jobs, but keep their times, costs and outcomes."""
+        """Delete all texts and files of jobs, but keep the jobs' times, costs and outcomes."""
         emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
             (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
             (Delivery, {"content": "", "filename": "", "digest": "", "buttons": ""}),
@@ -199,7 +199,7 @@ class Removals(Repository):
         self._record_removal([media_path(digest) for digest in digests if not self.is_used_again(digest)])
 
     def _remove_facts(self, conversation: Conversation, *, facts: bool) -> None:
-        """With ``facts``, delete the facts learned in a conversation, otherwise only their links to it."""
+        """With ``facts``, delete the facts learned in a conversation; otherwise remove only their links to it."""
         learned = col(MemoryFact.source_conversation_id) == conversation.id
         if not facts:
             self._run_statement(update(MemoryFact).where(learned).values(source_conversation_id=None))
@@ -220,7 +220,7 @@ def media_path(digest: str) -> str:
 
 
 def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]:
-    """Return queries for references to stored texts, of these jobs or all: rows of a job id and a text with digests."""
+    """Return queries for a job id and a text with digests, over all references of these jobs (None: all jobs)."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
     queries: list[Any] = [
         select(Prompt.job_id, Prompt.turns),

@@ -1,4 +1,4 @@
-"""Queries for outgoing messages: chunks, files, outbound lanes, and the delivery reports of platforms."""
+"""Queries for outgoing messages: chunks (message parts), files, outbound lanes, and delivery reports of platforms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,25 +33,25 @@ from maestro.store.jobs.related import AT_THE_END
 from maestro.store.jobs.steps import StepRecords
 
 NOT_THERE = (DeliveryState.ABANDONED, DeliveryState.FAILED)
-"""The states of chunks that did not reach the platform, so that a resumed job sends these chunks again."""
+"""The states of chunks that did not reach the user; a resumed job sends these chunks again."""
 
 OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", "tried_at", "sent_at"}
-"""The columns that are reset when a chunk is sent again, with their values."""
+"""The columns of a chunk that are reset when the chunk is sent again."""
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
-"""The states of chunks that no job is sending, so that a report decides their outcome."""
+"""The states of chunks after a send, in which a report of the platform decides the outcome."""
 
 FURTHER = tuple(ReceiptState)
-"""The statuses of a message in their order, in which a status only moves forward."""
+"""The delivery statuses of a message in order; the status of a message only moves forward."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStart:
-    """The rows that decide how the delivery of a job's message begins.
+    """The facts that decide how the delivery of a job's message begins.
 
-    ``closed`` is the reason why sending to the channel is disabled, None where it is enabled. ``chunks``, ``draft`` and
-    ``files`` say whether the job has any. ``asked`` is the platform's id of the newest message that the job answers.
-    ``has_lane`` says that the job holds the outbound lane of the channel.
+    ``closed`` is the reason why sending to the channel is disabled, None where sending is enabled. ``chunks``,
+    ``draft`` and ``files`` say whether the job has any. ``asked`` is the platform's id of the newest message that the
+    job answers. ``has_lane``: the job holds the outbound lane (the right to send) of the channel.
     """
 
     purpose: DeliveryPurpose
@@ -74,25 +74,25 @@ class JobFiles(Repository):
     )
 
     def add_file(self, file: JobFile) -> None:
-        """Add a file of a job, unless the job already has the same file under the same name."""
+        """Add a file to a job, unless the job already has the same file under the same name."""
         self._run_change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
 
     def list_files_of_job(self, job_id: str) -> Sequence[JobFile]:
-        """Return the files of a job as values, in the order in which the model requested them."""
+        """Return the files of a job as read-only rows, in the order in which the model requested them."""
         return self._read_models(self._OF_JOB, JobFile, of_job=job_id)
 
 
 class DeliveryReports(Repository):
-    """Queries that apply the reports of platforms to chunks and their jobs."""
+    """Queries that apply delivery reports of platforms to chunks (message parts) and their jobs."""
 
     _also_changes = ("Jobs",)
 
     def apply_report(self, address: Address, key: str, report: ReceiptReport) -> bool:
-        """Store a platform's report about a message; return false if the message belongs to another account.
+        """Store a platform's report about a message; return false if the account has no such message.
 
-        A report may come before the receipt, and then also serves as the receipt; a report about an unconfirmed chunk
-        settles whether it was sent. A message that was accepted but not delivered fails, and so does its job if it was
-        completed: an operator can resume the job, which sends the message again.
+        A report that comes before the receipt serves as the receipt. A report about an unconfirmed chunk settles
+        whether the chunk was sent. If the platform reports that it did not deliver an answer, the chunk fails, and a
+        completed job fails with it. An operator can resume the job, which sends the message again.
         """
         row = self._find_chunk(address, key)
         if row is None:
@@ -120,32 +120,32 @@ class DeliveryReports(Repository):
         return True
 
     def find_receipt(self, address: Address, key: str) -> Receipt | None:
-        """Return the receipt of a message, or None until the platform has sent one."""
+        """Return the receipt of a message, or None until the platform has sent a receipt."""
         row = self._find_chunk(address, key)
         return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
 
     def find_button_value(self, address: Address, key: str, number: int) -> str | None:
-        """Return the value of a message's button by its number, or None if the message has no such button."""
+        """Return the value of button ``number`` of a message, or None if the message has no such button."""
         row = self._find_chunk(address, key)
         choices = row.choices if row is not None else ()
         return choices[number].value if 0 <= number < len(choices) else None
 
     def has_held_chunk(self, job_id: str) -> bool:
-        """Return whether a chunk of a job's answer is withheld because the platform may already have it."""
+        """Return whether a job has a chunk that is not sent again because the platform may already have it."""
         held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
         return self._has_any(held)
 
     def release_withheld_chunks(self, job_id: str) -> None:
-        """Let the withheld chunks of a resumed job be sent, marked as possible duplicates."""
+        """Let a resumed job send its unconfirmed chunks again, marked as possible duplicates."""
         held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
         again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
         self._run_statement(update(Delivery).where(*held).values(**again))
         self._fail_sending_step(job_id, "held back as unconfirmed, until an operator had it sent")
 
     def _find_chunk(self, address: Address, key: str) -> Delivery | None:
-        """Return the newest chunk with a key, reloaded from the database; None for an invalid key.
+        """Return the newest chunk with an idempotency key, read anew from the database; None for an invalid key.
 
-        Keys need a check, because users can make a platform return any text as the key of a button.
+        The key is checked because a user can make a platform return any text as the key of a button.
         """
         if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
             return None
@@ -154,14 +154,14 @@ class DeliveryReports(Repository):
         return self._session.exec(query, execution_options={"populate_existing": True}).first()
 
     def _fail_sending_step(self, job_id: str, reason: str) -> None:
-        """Turn the completed step that sent an answer into a failed step."""
+        """Mark the completed step that sent a job's answer as failed."""
         sent = (col(JobStep.job_id) == job_id, col(JobStep.step) == StepKind.DELIVER)
         failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": reason}
         self._run_statement(update(JobStep).where(*sent, col(JobStep.state) == StepState.DONE).values(**failed))
 
 
 class Deliveries(Repository):
-    """Queries for the chunks of outgoing messages, and for outbound lanes."""
+    """Queries for the chunks (parts) of outgoing messages, and for outbound lanes."""
 
     files = LazyRepository(JobFiles)
     drafts = LazyRepository(Drafts)
@@ -178,7 +178,7 @@ class Deliveries(Repository):
         )
         .exists()
     )
-    """The condition that a further chunk of the same text was or will be sent."""
+    """The condition that another chunk, which continues the text of this chunk, was or will be sent."""
 
     _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
     _CHUNKS = PreparedStatement(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
@@ -187,7 +187,7 @@ class Deliveries(Repository):
         select(Delivery.id).where(*_OF_STEP).exists(),
         select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
         select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
-        # The messages of jobs that were merged into this job count too: their rows name this job in ``job_id``.
+        # Messages of jobs merged into this job also count: their inbox rows have this job's id in ``job_id``.
         func.coalesce(
             select(InboxRow.message_id)
             .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
@@ -198,7 +198,7 @@ class Deliveries(Repository):
         ),
     )
     _READ_START = PreparedStatement(columns(*_START))
-    # This update changes nothing, but without an update SQLite would return no row for a held lane. The subqueries
+    # The update changes no value, but without it SQLite would return no row for a held lane. The subqueries
     # use no column of the lane's table, which would be ambiguous: SQLAlchemy omits table names in RETURNING.
     _BEGIN = PreparedStatement(
         insert(OutboundLane)
@@ -242,7 +242,7 @@ class Deliveries(Repository):
     )
 
     def begin_delivery(self, job: Job, purpose: DeliveryPurpose) -> DeliveryStart:
-        """Claim the outbound lane of a job's channel if it is free, and return how the delivery begins."""
+        """Claim the outbound lane of a job's channel if the lane is free; return how the delivery begins."""
         lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
         (start,) = self._run_returning(self._BEGIN, **lane, **_start_values(job, purpose))
         return DeliveryStart(purpose, *start)
@@ -266,14 +266,14 @@ class Deliveries(Repository):
         )
 
     def list_chunks(self, job_id: str, purpose: DeliveryPurpose) -> Sequence[Delivery]:
-        """Return the chunks of a job as values, in order."""
+        """Return the chunks of one message of a job as read-only rows, in order."""
         return self._read_models(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
 
     def add_chunk(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
-        """Store a chunk under its idempotency key before it is sent, and return the chunk with its id.
+        """Store a chunk under its idempotency key before it is sent; return the chunk with its id.
 
-        With ``sending``, also record that the platform is about to be called for the chunk; raises ``StepTaken`` when a
-        newer attempt at the step has begun.
+        With ``sending``, also record that the platform is about to be called for the chunk. That raises ``StepTaken``
+        when a newer attempt at the step has begun.
         """
         chunk.key = chunk.key or delivery_key(chunk.job_id, chunk.purpose, chunk.seq)
         if not sending:
@@ -292,9 +292,9 @@ class Deliveries(Repository):
         self._run_change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def mark_failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
-        """Store the error of a failed send; a chunk that certainly was not sent becomes pending again.
+        """Store the error of a failed send; a chunk that is ``surely_unsent`` becomes pending again.
 
-        If the platform has reported an error for the message meanwhile, that error is more exact and stays.
+        An error that the platform has reported meanwhile stays, because it is more exact.
         """
         unsent = {"state": DeliveryState.PENDING, "tried_at": None}
         reason = case((self._FAILED_SINCE, col(Delivery.error)), else_=error)
@@ -306,11 +306,11 @@ class Deliveries(Repository):
         self._update_row(Delivery, delivery_id, state=DeliveryState.UNCONFIRMED)
 
     def detach_draft(self, delivery_id: int) -> None:
-        """Make a chunk a separate message, because the draft that it should replace can no longer be edited."""
+        """Make a chunk a separate message, because the draft that the chunk should replace can no longer be edited."""
         self._update_row(Delivery, delivery_id, edits="", state=DeliveryState.PENDING, tried_at=None)
 
     def count_repeat(self, delivery_id: int, times: int = 1) -> None:
-        """Count a repeated send of a chunk that the platform may already have received; -1 undoes the count."""
+        """Count a repeated send of a chunk that the platform may already have; ``times`` of -1 undoes the count."""
         self._update_row(Delivery, delivery_id, repeats=col(Delivery.repeats) + times)
 
     def find_lane_holder(self, lane: str) -> str | None:
@@ -319,15 +319,14 @@ class Deliveries(Repository):
         return holder
 
     def abandon_chunks(self, job_id: str) -> None:
-        """Settle the chunks without a receipt of an ended job: unsent ones are abandoned, others unconfirmed."""
+        """Settle an ended job's chunks without a receipt: abandon unsent chunks, mark other chunks as unconfirmed."""
         self._run_change(self._ABANDON, of_job=job_id)
 
     def revive_chunks(self, job_id: str) -> None:
-        """Let a resumed job send again its abandoned chunks, and those that the platform reported as undelivered.
+        """Let a resumed job send its abandoned and its undelivered chunks again.
 
-        Such a chunk gets a new id, because ids in a channel rise in the order of sending and other chunks may have been
-        sent since. It also gets a new key, so that late reports about the old message do not apply to it. An
-        unconfirmed chunk keeps both.
+        Each such chunk gets a new id, because ids in a channel rise in the order of sending. It also gets a new key, so
+        that late reports about the old message do not apply to the new one. Unconfirmed chunks stay unchanged.
         """
         chunks = self._find_all(select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE)))
         for chunk in chunks:
@@ -339,7 +338,7 @@ class Deliveries(Repository):
             self.add_chunk(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
     def find_newest_id(self) -> int:
-        """Return the highest id ever assigned to a chunk; later chunks have higher ids."""
+        """Return the highest id ever assigned to a chunk; a new chunk gets a higher id."""
         return self._read_highest_id(Delivery)
 
     def begin_ids_after(self, floor: int) -> None:
@@ -347,14 +346,14 @@ class Deliveries(Repository):
         self._begin_ids_after(Delivery, floor)
 
     def list_sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
-        """Return the chunks sent to a channel after this one, oldest first, each with whether its text continues."""
+        """Return chunks sent to a channel after a chunk, oldest first, and for each whether its text continues."""
         rows = self._session.exec(
             select(Delivery, self._MORE)
             .where(
                 *(getattr(Delivery, name) == getattr(address, name) for name in CHANNEL_KEY),
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
-                # Both columns are empty for a chunk whose conversation was deleted.
+                # A deleted conversation leaves both columns of its chunks empty.
                 or_(Delivery.content != "", Delivery.digest != ""),
             )
             .order_by(col(Delivery.id))
@@ -363,7 +362,7 @@ class Deliveries(Repository):
         return [(row, more) for row, more in rows]
 
     def list_deliveries_of_job(self, job_id: str) -> Sequence[Delivery]:
-        """Return all chunks of a job in all states."""
+        """Return all chunks of a job, in every state."""
         return self._find_all(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id)))
 
 

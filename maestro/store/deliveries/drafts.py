@@ -17,11 +17,11 @@ from maestro.store.engine.statements import PreparedStatement, insert, is_one_of
 from maestro.store.users.users import WebUsers
 
 Place = tuple[str, str]
-"""A platform and an account."""
+"""A platform and the name of an account on the platform."""
 
 
 class AddressedDraft(NamedTuple):
-    """A draft, its address and the status of its job; ``free`` says that no other job sends or streams there."""
+    """A draft, its address and its job's status; ``free``: no other job sends or streams at the address."""
 
     draft: Draft
     address: Address
@@ -30,7 +30,7 @@ class AddressedDraft(NamedTuple):
 
 
 class Drafts(Repository):
-    """Queries for drafts; a draft exists only if its account can stream answers."""
+    """Queries for drafts (messages that show an answer while it is written) of accounts that can stream answers."""
 
     _INTERVAL = PreparedStatement(
         select(ConnectorStatus.edit_interval).where(
@@ -75,27 +75,27 @@ class Drafts(Repository):
 
     @read_once
     def find_draft(self, job_id: str) -> Draft | None:
-        """Return the draft of a job as a value, or None if the job has none."""
+        """Return the draft of a job as a read-only row, or None if the job has none."""
         return self._read_model_by(Draft, job_id=job_id)
 
     def read_edit_interval(self, place: Place) -> float:
-        """Return the least number of seconds between two edits of a message of an account; 0 means no streaming."""
+        """Return the least number of seconds between two edits of an account's message; 0 means no streaming."""
         seconds: float | None = self._read_value(self._INTERVAL, platform=place[0], account=place[1])
         return seconds or 0.0
 
     def set_edit_interval(self, place: Place, seconds: float) -> None:
-        """Store the least number of seconds between two edits that the connector of an account can make."""
+        """Store the least number of seconds between two edits of a message that an account allows."""
         WebUsers(self._link, self._now).find_status(*place).edit_interval = seconds
         self._session.flush()
 
     def save_draft_text(self, job_id: str, number: int, text: str) -> None:
-        """Store the answer so far, unless the final answer has replaced the draft or the job is not running."""
+        """Store the answer so far, unless its final form has replaced the draft or the job is not running."""
         if self._has_row(self._IS_RUNNING, of_job=job_id):
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
             self._run_change(self._WRITE, **vars(draft))
 
     def list_drafts_on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
-        """Return the drafts on these accounts, with their addresses and jobs."""
+        """Return the drafts on these accounts, with the drafts' addresses and job statuses."""
         lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
         rows = self._session.exec(
             select(Draft, Job, OutboundLane.job_id)
@@ -121,7 +121,7 @@ class Drafts(Repository):
         return any(job.id != job_id and _is_visible(draft, job) for draft, job in rows)
 
     def mark_sending(self, job_id: str) -> bool:
-        """Record that the draft's message is about to be sent; return false if it must no longer be sent."""
+        """Record that the draft's message is about to be sent; return false if the message must no longer be sent."""
         return self._run_change(self._SENDING, of_job=job_id, at=self._now) > 0
 
     def mark_unsent(self, job_id: str) -> None:
@@ -129,7 +129,7 @@ class Drafts(Repository):
         self._run_change(self._UNSENT, of_job=job_id)
 
     def set_message_id(self, job_id: str, receipt: Receipt) -> None:
-        """Store the platform's id of the draft's message, even if the final answer has already taken over the draft."""
+        """Store the platform's id of a draft's message, even after the final answer has taken over the draft."""
         self._run_change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
 
     def mark_dropped(self, job_id: str) -> None:
@@ -146,5 +146,5 @@ class Drafts(Repository):
 
 
 def _is_visible(draft: Draft, job: Job) -> bool:
-    """Return whether a streamed answer is still being written, so that another message would interrupt it."""
+    """Return whether a draft shows an answer that is still written, which another message would interrupt."""
     return draft.state in PLACED and job.status is JobStatus.RUNNING

@@ -152,7 +152,7 @@ class Questions(Repository):
     ) -> tuple[Sequence[QuestionRecord], int | None]:
         """Return up to ``limit`` questions with ids below ``before``, newest first, and the id for the next page.
 
-        Without ``wanted``, questions of every status are returned.
+        Without ``statuses``, questions of every status are returned.
         """
         page = _records_query().order_by(col(Question.id).desc()).limit(limit + 1)
         if before is not None:
