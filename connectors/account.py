@@ -44,7 +44,7 @@ async def read_content(message: OutgoingMessage) -> bytes:
 
 
 class MediaDownloads:
-    """The file downloads of one account; the token ``bearer`` is sent only to the host of the file."""
+    """The file downloader of one account; ``bearer`` is a token that is sent only to the host in the file's address."""
 
     def __init__(
         self, platform: str, options: Options, hosts: frozenset[str], *, seconds: float = 120, bearer: str = ""
@@ -58,13 +58,13 @@ class MediaDownloads:
         )
 
     def check_size(self, size: int) -> None:
-        """Raise ``PermanentFetch`` if the file size that the platform reports exceeds the limit."""
+        """Raise ``PermanentFetch`` if a file's reported size in bytes exceeds the option ``maxMediaBytes``."""
         if size > self._limits.max_bytes:
             most = f"the limit is {self._limits.max_bytes:,} (maxMediaBytes)"
             raise PermanentFetch(f"the file has {size:,} bytes; {most}")
 
     async def download_file(self, url: str, path: Path) -> Fetched:
-        """Download a file to ``path``; raises a ``FetchFailure``."""
+        """Download the file at ``url`` to ``path``; raises a ``FetchFailure``, also for any HTTP status but 200."""
         head = await self.request_file(url, path)
         if head.status != HTTPStatus.OK:
             is_temporary = (
@@ -75,7 +75,7 @@ class MediaDownloads:
         return head
 
     async def request_file(self, url: str, path: Path) -> Fetched:
-        """Download the content of an address and return the HTTP status; raises a ``FetchFailure``."""
+        """Download the content of ``url`` to ``path``, whatever its HTTP status; raises a ``FetchFailure``."""
         try:
             return await download(url, path, self._limits, self._access)
         except FetchRefused as refused:
@@ -85,7 +85,7 @@ class MediaDownloads:
 
 
 class AccountConnector:
-    """The base of a connector of one account, which receives until the platform refuses the account."""
+    """The base class of chat connectors; an instance serves one account until the platform refuses the account."""
 
     platform: str
     capabilities: Capabilities
@@ -99,7 +99,7 @@ class AccountConnector:
         self._refusal: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
-        """Receive until cancelled; raises ``AccountRefused`` when the platform refuses the account, now or later."""
+        """Receive messages until cancelled; raises ``AccountRefused`` as soon as the platform refuses the account."""
         self._refusal = asyncio.get_running_loop().create_future()
         try:
             await self._report_state(ConnectorState.STARTING)
@@ -109,14 +109,14 @@ class AccountConnector:
             raise
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of the platform's requests; none if the connector receives its messages otherwise."""
+        """Return the HTTP routes to which the platform posts; none for a connector without a webhook."""
         return self._endpoint.routes() if self._endpoint is not None else ()
 
     async def _receive(self) -> None:
         raise NotImplementedError
 
     async def report_running(self, detail: str) -> None:
-        """Report to the operator that the connector receives messages; an unchanged state is not reported again."""
+        """Report to operators that the connector receives messages, unless the last report was the same."""
         if self._reported != (ConnectorState.RUNNING, detail):
             await self._report_state(ConnectorState.RUNNING, detail)
 
@@ -128,7 +128,7 @@ class AccountConnector:
     async def repeat_until_success(self, work: Callable[[], Awaitable[T]], pauses: Iterator[float] | None = None) -> T:
         """Repeat ``work`` until it succeeds; wait longer after each failure, and at least as long as the platform asks.
 
-        Raises ``AccountRefused`` when only an operator can fix the problem. A full or busy store is retried as well.
+        Raises ``AccountRefused`` when only an operator can fix the problem. A full or busy store is a reason to repeat.
         """
         waits = pauses or backoff_seconds()
         while True:
@@ -144,13 +144,13 @@ class AccountConnector:
                 await asyncio.sleep(max(next(waits), requested))
 
     def end_with_refusal(self, refused: AccountRefused) -> None:
-        """End ``run`` with this error, because only an operator can fix the account."""
+        """Make ``run`` raise this error, because only an operator can fix the account."""
         if self._refusal is not None and not self._refusal.done():
             self._refusal.set_exception(refused)
 
     @contextlib.contextmanager
     def end_on_refusal(self) -> Iterator[None]:
-        """End ``run`` when a call within the block shows that the platform refuses the account."""
+        """Make ``run`` raise ``AccountRefused`` if a call in the block shows that the platform refuses the account."""
         try:
             yield
         except PermanentSend as failure:
@@ -165,7 +165,7 @@ class AccountConnector:
 
 
 async def run_until_one_fails(*work: Awaitable[None]) -> None:
-    """Run all the work at once until one part ends or fails."""
+    """Run the awaitables concurrently until the first of them ends or fails, then cancel the others."""
     tasks = [asyncio.ensure_future(part) for part in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -187,7 +187,7 @@ class ButtonPress:
 
 
 class MessageIntake:
-    """The intake of an account's messages, which stores the messages of one channel in order."""
+    """The intake of one account's messages; it stores the messages of each channel in their order."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
@@ -198,12 +198,12 @@ class MessageIntake:
         return self._locks.setdefault(channel, asyncio.Lock())
 
     async def accept_in_order(self, message: IncomingMessage) -> AcceptedMessage | None:
-        """Store a message after the earlier messages of its channel."""
+        """Store a message after the messages that its channel received before; None for an invalid message."""
         async with self.channel_lock(message.address.channel):
             return await self.accept(message)
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage | None:
-        """Store a message; return None for an invalid message, because a retry would fail again."""
+        """Store a message in the inbox; skip an invalid message and return None, because a retry would fail again."""
         try:
             return await self._context.accept(message)
         except InvalidMessage as error:

@@ -1,4 +1,4 @@
-"""The contract of a connector: its methods, its capabilities, and the context that Maestro gives it."""
+"""The interface of a connector: its methods, its capabilities, and the context through which it calls Maestro."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ class ConnectorState(StrEnum):
 class KnownChannel:
     """A channel, or a thread of a channel, with at least one message.
 
-    All messages up to the platform's message id ``mark`` are in the inbox; ``mark`` is empty if none is. ``direct``
-    marks a direct message channel; ``seen_at`` is the time of the last message.
+    All messages up to the platform's message id ``mark`` are in the inbox; an empty ``mark`` stands for no message.
+    ``direct`` marks a direct message channel; ``seen_at`` is the time of the last message.
     """
 
     channel: str
@@ -69,7 +69,7 @@ class KnownChannel:
 
 @dataclass(frozen=True)
 class Upload:
-    """A received file that is not stored yet: the store moves the file at ``path``; ``size`` is in bytes."""
+    """An uploaded file that is not stored yet; storing moves the file away from ``path``. ``size`` is in bytes."""
 
     path: Path
     filename: str
@@ -85,7 +85,7 @@ class LengthUnit(StrEnum):
 
 
 class Idempotency(StrEnum):
-    """How a repeated send is kept from appearing twice: by a key, by a search for the message, or not at all."""
+    """How a platform prevents that a repeated send appears twice: by a key, by a search for the message, or never."""
 
     NATIVE = "native"
     RECONCILE = "reconcile"
@@ -106,12 +106,12 @@ class OnAmbiguous(StrEnum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The abilities of a platform; lengths in ``unit``, intervals in seconds.
+    """The abilities of a platform; lengths are in ``unit``, intervals in seconds.
 
-    ``native_window`` is how long the platform remembers the key of a message, None without limit. ``max_file_bytes`` is
-    the size of the largest file to send, 0 if the platform accepts none. ``on_ambiguous`` applies when neither a key
-    nor a search settles an ambiguous send. ``max_buttons`` is the most buttons of a message, 0 for none.
-    ``edit_interval`` is the least time between two edits while an answer streams, 0 without streaming.
+    ``native_window`` is the time for which the platform remembers the key of a message, None for ever.
+    ``max_file_bytes`` is the size of the largest file to send, 0 if the platform accepts none. ``on_ambiguous`` applies
+    when neither a key nor a search settles an ambiguous send. ``max_buttons`` is the most buttons of a message, 0 for
+    none. ``edit_interval`` is the least time between two edits of an answer that is being written, 0 without streaming.
     """
 
     max_length: int
@@ -129,23 +129,23 @@ class ConnectorContext(Protocol):
     """The services of Maestro for a connector; every method is safe to call from the event loop."""
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage:
-        """Store the message; only then acknowledge it to the platform (docs/invariants.md: durable before ack).
+        """Store a message in the inbox; only then does the connector acknowledge it to the platform.
 
-        A message with ``edit_of`` changes the text of the edited message while no job works on it. Control words such
-        as ``/stop`` are accepted in the same way. Raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for
-        a broken rule, and the errors of the store: the connector then does not acknowledge, so that the platform sends
-        again.
+        See docs/invariants.md: durable before ack. A message with ``edit_of`` changes the text of the edited message
+        while no job works on it. Control words such as ``/stop`` are accepted too. Raises ``InvalidMessage`` for a
+        message that breaks a rule. After ``Backlogged`` (the inbox is full) or an error of the store the connector
+        sends no acknowledgement, so that the platform repeats it.
         """
         ...
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
-        """Return the message id up to which a channel is in the inbox; None for an unknown channel."""
+        """Return the id of the message up to which the inbox has a channel's messages; None for an unknown channel."""
         ...
 
     async def advance(self, channel: str, mark: str, thread: str = "") -> None:
         """Move a channel's cursor to ``mark``; call this only when all messages up to ``mark`` are in the inbox.
 
-        The cursor never goes back: of two marks the longer one is later, and of equal length the one that sorts later.
+        The cursor never goes back. A longer mark is a later one; marks of equal length are compared alphabetically.
         """
         ...
 
@@ -158,28 +158,28 @@ class ConnectorContext(Protocol):
         ...
 
     async def skipped(self, channel: str, count: int, why: str) -> None:
-        """Report to operators the number of skipped messages of a channel, 0 if unknown, and the reason."""
+        """Report to operators that ``count`` messages of a channel were skipped, 0 if unknown, and ``why``."""
         ...
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        """Return the deliveries to this channel after the one with ``after_id``, oldest first, at most ``limit``."""
+        """Return at most ``limit`` deliveries to this channel with an id above ``after_id``, oldest first."""
         ...
 
     async def newest_delivery(self) -> int:
-        """Return an upper bound of all present delivery ids: a larger cursor comes from another store.
+        """Return an upper bound of this store's delivery ids; a cursor above the bound comes from another store.
 
-        It is the highest id ever used in this store, or the start of its ids at the last start of Maestro.
+        The bound is the highest id that a delivery ever had, or the id after which the last start of Maestro began.
         """
         ...
 
     async def last_heard(self, channel: str) -> datetime | None:
-        """Return the time of a channel's newest message in the inbox; None without one."""
+        """Return the time of the newest message of a channel in the inbox; None if there is no message."""
         ...
 
     async def record_report(self, key: str, report: ReceiptReport) -> bool:
-        """Record a delivery status of a sent message; return false if Maestro did not send the message.
+        """Record a platform's delivery status of a sent message; return false if Maestro did not send the message.
 
-        A later status is never replaced by an earlier one. A failure marks the delivery as failed.
+        An earlier status never replaces a later one. The status failed marks the delivery as failed.
         """
         ...
 
@@ -188,7 +188,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def pressed(self, key: str, number: int) -> str | None:
-        """Return the text that a press of button ``number``, counted from 0, sends; None without this button."""
+        """Return the text of button ``number`` (from 0) of the message with this key; None without such a button."""
         ...
 
     async def moved(self, channel: str, to: str) -> None:
@@ -207,7 +207,7 @@ class ConnectorContext(Protocol):
         ...
 
     async def redeem(self, ticket: str) -> Identity | None:
-        """Exchange a one-time dashboard ticket for the identity of its user; None if it is unknown, used or expired."""
+        """Exchange a one-time dashboard ticket for its user's identity; None for an unknown, used or expired ticket."""
         ...
 
     async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
@@ -223,15 +223,15 @@ class ConnectorContext(Protocol):
         ...
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
-        """Report the connector's state to the operator; the last event and its lag are recorded by ``accept`` instead.
+        """Report the state of the connector to operators; ``accept`` records the time and delay of the last message.
 
-        The detail of ``DEGRADED`` and ``FAILED`` stays visible as the last error, so it must not contain a token.
+        ``detail`` of ``DEGRADED`` and ``FAILED`` stays visible as the last error, so it must not contain a token.
         """
         ...
 
 
 class Connector(Protocol):
-    """A connector of one account; ``token_digest`` distinguishes its token from others, "" without a token."""
+    """A connector of one account; ``token_digest`` tells the account's token from other tokens, "" without a token."""
 
     platform: str
     account: str
@@ -239,7 +239,7 @@ class Connector(Protocol):
     capabilities: Capabilities
 
     async def run(self) -> None:
-        """Receive until cancelled; raises ``AccountRefused`` when only an operator can fix the account.
+        """Receive messages until cancelled; raises ``AccountRefused`` when only an operator can fix the account.
 
         The connector itself reconnects. After any other exception Maestro runs it again, after a growing wait.
         """
@@ -248,10 +248,10 @@ class Connector(Protocol):
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send one chunk to the platform under ``message.key``; raises a ``SendFailure``.
 
-        With a ``filename`` the content, or the file at ``path``, is sent as a file of this name. A button press stands
-        for the text that ``ConnectorContext.pressed`` returns. The connector does not retry unless the platform
-        certainly did not accept the message (docs/invariants.md: one layer retries). The message mentions no user and
-        shows no link preview.
+        With a ``filename``, the content or the file at ``path`` is sent as a file of this name. A button press counts
+        as a message with the text that ``ConnectorContext.pressed`` returns. A sent message must notify no user and
+        show no link preview. The connector repeats a call only if the platform certainly did not accept it
+        (docs/invariants.md: one layer retries).
         """
         ...
 
@@ -262,7 +262,7 @@ class Connector(Protocol):
 
 @runtime_checkable
 class Renders(Protocol):
-    """A connector of a platform with its own markup; a text is split so that each rendered chunk fits."""
+    """A connector of a platform with its own markup; texts are split so that each rendered chunk fits the platform."""
 
     def render(self, text: str) -> str:
         """Return a chunk of Markdown in the platform's markup; a pure function that never fails."""
@@ -274,9 +274,9 @@ class Reconciles(Protocol):
     """A connector that can check whether the platform has a sent message."""
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Find ``message.key`` among the messages since ``message.tried_at``; None if it is certainly absent.
+        """Find the message with ``message.key`` sent since ``message.tried_at``; None if the platform surely lacks it.
 
-        Raises ``Unsettled`` when the outcome can never be known, another ``SendFailure`` when the platform cannot
+        Raises ``Unsettled`` when the outcome can never be known, and another ``SendFailure`` when the platform cannot
         answer now.
         """
         ...
@@ -309,17 +309,17 @@ class HasRoutes(Protocol):
     """A connector that receives HTTP requests."""
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes; their prefix is ``/platforms/<platform>/<account>``, the web connector's have none."""
+        """Return the routes; all but the web connector's are served below ``/platforms/<platform>/<account>``."""
         ...
 
 
 @runtime_checkable
 class FetchesMedia(Protocol):
-    """A connector that can download the files of its messages; called only after the access check."""
+    """A connector that can download the files of its messages; Maestro downloads only after the access check."""
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download the file into the empty ``folder`` and return its path; raises a ``FetchFailure``.
 
-        ``attachment.id`` is the id given to ``accept``, which is enough to get a new link after the old one expired.
+        ``attachment.id`` is the id in the accepted message. The id suffices to request a new link after a link expired.
         """
         ...

@@ -12,8 +12,8 @@ from maestro.domain.errors import FailureSource, MaestroError
 class AccountRefused(MaestroError):
     """The platform rejects this account, for example a wrong token or a missing intent or scope.
 
-    A connector raises it from ``run`` and is not started again before an operator changed something; the message names
-    the problem and the fix, and never contains the token.
+    A connector raises it from ``run``; Maestro starts the connector again only after an operator changed its settings.
+    The message names the problem and the fix, and never contains the token.
     """
 
     public = "The platform refuses this account."
@@ -63,13 +63,13 @@ class AmbiguousSend(SendFailure):
 
 
 class Unsettled(SendFailure):
-    """A send with an outcome that can never be known: ``Capabilities.on_ambiguous`` decides what follows."""
+    """A send with an outcome that can never be known; ``Capabilities.on_ambiguous`` decides whether it is repeated."""
 
     public = "It can never be known whether the platform has the message."
 
 
 class PermanentSend(SendFailure):
-    """A refusal, so a retry is useless; ``scope`` is the affected object, ``code`` the platform's error code."""
+    """A permanent refusal by the platform; ``scope`` is the affected object, ``code`` the platform's error code."""
 
     public = "The platform refused the message permanently."
     surely_unsent = True
@@ -88,7 +88,7 @@ class FetchFailure(MaestroError):
 
 
 class RetryableFetch(FetchFailure):
-    """A file that is not available now; ``after`` is the wait that the platform asked for, if any."""
+    """A failed download that may succeed later; ``after`` is the wait that the platform asked for, if any."""
 
     public = "The file cannot be downloaded now."
     retryable = True
@@ -99,7 +99,7 @@ class RetryableFetch(FetchFailure):
 
 
 class PermanentFetch(FetchFailure):
-    """A file that was deleted, is too large or is not allowed, so that a retry is useless."""
+    """A download that would fail again: the file was deleted, is too large or is not allowed."""
 
     public = "The file is not available."
 

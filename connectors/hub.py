@@ -1,4 +1,4 @@
-"""The connectors of this process: the choice between send and search for a chunk, and the typing indicators.
+"""The connectors of this process, their typing indicators, and the choice between sending and finding a chunk.
 
 See docs/adr/0022.
 """
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
-    """Send a chunk and return a failure as a value, so that the caller records the outcome before anything else."""
+    """Send a chunk and return a failure as a value, so that the caller can record the outcome before anything else."""
     return await _failure_as_value(connector.send(message))
 
 
@@ -40,7 +40,7 @@ async def _failure_as_value(call: Awaitable[T]) -> T | SendFailure:
 
 
 class SendAction(StrEnum):
-    """An action for a chunk: send it, search for it first, resend it despite doubt, or leave it unconfirmed."""
+    """What to do with a chunk: send it, search for it on the platform first, send it again, or leave it unconfirmed."""
 
     SEND = "send"
     LOOK = "look"
@@ -49,11 +49,11 @@ class SendAction(StrEnum):
 
 
 def choose_action(message: OutgoingMessage, connector: Connector, now: datetime) -> SendAction:
-    """Return the safe action for a chunk.
+    """Return what the next attempt to send a chunk must do.
 
     A chunk that certainly never arrived is sent, and so is an edit, which may be repeated. While the platform remembers
-    the key of a message, a repeat is harmless. After that, or without keys, the connector searches for the message; if
-    it cannot search, the account's rule for ambiguous sends applies.
+    the key of a message, a repeated send is harmless. After that time, or without keys, the connector searches for the
+    message. If it cannot search, the account's rule for ambiguous sends applies.
     """
     if message.tried_at is None or message.edits:
         return SendAction.SEND
@@ -74,7 +74,7 @@ def choose_action_in_doubt(message: OutgoingMessage, connector: Connector) -> Se
 async def perform_send_action(
     connector: Connector, message: OutgoingMessage, action: SendAction
 ) -> Receipt | SendFailure:
-    """Search for the chunk if the action is a search, send the chunk unless found, and return failures as values.
+    """Perform ``action``: search for the chunk if asked, send the chunk unless found, and return failures as values.
 
     A chunk that replaces another message is sent as an edit of that message. If the chunk's file was deleted, the chunk
     can only be searched for.
@@ -106,7 +106,7 @@ class ConnectorHub:
     ) -> Iterator[None]:
         """Register the connector while the block runs.
 
-        ``refused`` may be called from any thread, with the reason, when the platform refuses the account.
+        When the platform refuses the account, ``refused`` is called with the reason, possibly from another thread.
         """
         key = (connector.platform, connector.account)
         self._connectors[key], self._refusals[key] = connector, refused
@@ -116,7 +116,7 @@ class ConnectorHub:
             del self._connectors[key], self._refusals[key]
 
     def report_refusal(self, address: Address, reason: str) -> None:
-        """Report to the runner of a connector that the platform refuses its account."""
+        """Report to the task that runs an address's connector that the platform refuses the account."""
         report = self._refusals.get((address.platform, address.account))
         if report is not None:
             report(reason)
@@ -142,9 +142,9 @@ class ConnectorHub:
 
 
 class TypingIndicators:
-    """Typing indicators, refreshed in the background; may be called from any thread.
+    """The typing indicators of open jobs, refreshed in the background; any thread may call the methods.
 
-    ``is_open`` tells whether a job is still open, because a job may end in another process than this one.
+    ``is_open`` reads whether a job is still open, because another process may end the job.
     """
 
     def __init__(self, hub: ConnectorHub, loop: asyncio.AbstractEventLoop, is_open: Callable[[str], bool]) -> None:

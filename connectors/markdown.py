@@ -1,8 +1,8 @@
-"""The splitting of long answers into messages that fit, and their rendering for platforms with another markup.
+"""The splitting of long answers into chunks that fit a platform, and the rendering of Markdown in its markup.
 
-Each line stays one line, except for fences added around a table, so that a text can be split before or after rendering.
-The scanner is not markdown-it, which keeps neither blank lines nor indentation and took six to nine times as long: a
-long answer is rendered about a dozen times per chunk while it is split."""
+Rendering keeps each line break, and only adds fences around a table, so a text can be split before or after rendering.
+The library markdown-it is not used: it drops blank lines and indentation and took six to nine times as long. A long
+answer is rendered about a dozen times for each chunk while it is split."""
 
 import re
 from bisect import bisect_left
@@ -14,10 +14,10 @@ import regex  # type: ignore[import-untyped]
 from connectors.base import LengthUnit
 
 Measure = Callable[[str], int]
-"""Returns the length of a text in the platform's unit, after rendering in its markup."""
+"""A function that renders a text in the platform's markup and returns the length in the platform's unit."""
 
 MINIMUM = 64
-"""The smallest accepted limit; with a smaller one, a reopened fence would leave no room for text."""
+"""The smallest accepted length of a chunk; below it, a reopened code fence would leave no room for text."""
 MIN_FILL = 0.4
 """The share of a chunk's length that must be used before a paragraph, line or sentence border ends it."""
 MAX_MARKER = 12
@@ -116,7 +116,7 @@ class _Fence:
 
 @dataclass(frozen=True)
 class _LineBreak:
-    """The end of a line at ``at``, and the fence open there; ``good`` unless the line itself opened the fence."""
+    """A line end at the position ``at``, and the code fence open there; ``good`` unless this line opened that fence."""
 
     at: int
     fence: _Fence | None
@@ -186,7 +186,7 @@ class _Splitter:
         return _Fence(opening=opening, marker=match[2], indent=indent)
 
     def _count_fitting(self, text: str, prefix: str, closing: int) -> int:
-        """Return the number of characters from the start that fit into a chunk, at least one."""
+        """Return how many characters from the start of ``text`` fit into a chunk, at least one."""
 
         def is_too_long(count: int) -> bool:
             return self._measure(prefix + text[:count]) + closing > self._limit
@@ -200,7 +200,7 @@ def _build_chunk(prefix: str, body: str, after: _Fence | None) -> str:
 
 
 def _start_next_chunk(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | None]:
-    """Return the text of the next chunk on, and the fence open at its start."""
+    """Return the text after the cut, and the code fence that is open at its start."""
     rest = text[cut:]
     if fence is not None:
         rest = rest.removeprefix("\n")
@@ -214,7 +214,7 @@ def _start_next_chunk(text: str, cut: int, fence: _Fence | None) -> tuple[str, _
 
 
 def _cut_inside_line(text: str, window: int, enough: int) -> int:
-    """Return the best cut within a line after which no part of the line becomes a fence."""
+    """Return the best cut within a line that turns neither half of the line into a code fence."""
     harmless = (at for at in _possible_cuts(text, window, enough) if not _makes_fence(text, at))
     return next(harmless, None) or next(_possible_cuts(text, window, enough), window)
 
@@ -229,7 +229,7 @@ def _possible_cuts(text: str, window: int, enough: int) -> Iterator[int]:
 
 
 def _makes_fence(text: str, at: int) -> bool:
-    """Tell whether a cut would make the start or the rest of a line a code fence."""
+    """Tell whether a cut turns one half of its line into a code fence."""
     start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     line = text[start : end if end >= 0 else len(text)]
     left, right = line[: at - start], line[at - start :].lstrip()  # A platform may drop leading blanks.
@@ -280,7 +280,7 @@ def render_lines(text: str, dialect: MarkdownDialect) -> Iterator[str]:
 
 
 def render_inline(text: str, dialect: MarkdownDialect) -> str:
-    """Return the inline elements of a line in the platform's markup."""
+    """Return a line with its inline elements rendered in the platform's markup."""
     parts, at = [], 0
     for element in dialect.inline.finditer(text):
         parts += [dialect.plain(text[at : element.start()]), _render_element(element, dialect)]
@@ -334,7 +334,7 @@ def _render_element(element: re.Match[str], dialect: MarkdownDialect) -> str:
 
 
 def find_code_end(source: Sequence[str], start: int) -> int:
-    """Return the line after the code block that begins here; 0 if none begins. An unclosed block ends with the text."""
+    """Return the index after the code block that begins at line ``start``, even if unclosed; 0 if none begins there."""
     opening = FENCE.match(source[start])
     if opening is None:
         return 0
@@ -347,7 +347,7 @@ def find_code_end(source: Sequence[str], start: int) -> int:
 
 
 def find_table_end(source: Sequence[str], start: int) -> int:
-    """Return the line after the table that begins here; 0 if none begins."""
+    """Return the index of the line after the table that begins at line ``start``; 0 if none begins there."""
     is_table = start + 1 < len(source) and _ROW.match(source[start]) and "-" in source[start + 1]
     if not is_table or not _COLUMNS.match(source[start + 1]):
         return 0

@@ -29,12 +29,12 @@ class Options(Value):
         description="address of another server that speaks the platform's protocol; empty: the platform itself",
     )
     max_media_bytes: int = Field(
-        default=25 * 1024**2, ge=1024, le=1024**3, description="bytes of the largest file that is downloaded"
+        default=25 * 1024**2, ge=1024, le=1024**3, description="size in bytes of the largest file that is downloaded"
     )
     media_hosts: tuple[str, ...] = Field(
         default=(),
-        description="hosts besides the platform's own from which files are downloaded, even private addresses; for a "
-        "server of your own in `baseUrl`",
+        description="further hosts from which files may be downloaded, even at private addresses; needed for a server "
+        "of your own in `baseUrl`",
     )
 
 
@@ -42,12 +42,12 @@ class GroupOptions(Options):
     """The options of platforms with groups."""
 
     channels: tuple[str, ...] = Field(
-        default=(), description="ids of the channels to listen to besides direct messages; empty: all of the bot"
+        default=(), description="ids of the channels that the bot reads besides direct messages; empty: all"
     )
     require_mention: bool = Field(
         default=True,
-        description="whether the bot's own `agent` answers in a group's channel only lines that mention the bot or the "
-        "agent, reply to the bot, or stand in a thread in which it takes part; false: every line",
+        description="whether the bot's `agent` answers in a group only messages that mention the bot or the agent, "
+        "that reply to the bot, or that are in a thread in which it takes part; false: every message",
     )
 
 
@@ -55,7 +55,7 @@ class CatchUpOptions(Options):
     """The options of platforms with catch-up."""
 
     catch_up_messages: int = Field(
-        default=500, ge=0, le=100_000, description="the most messages of one channel that are read after an outage"
+        default=500, ge=0, le=100_000, description="the most missed messages of a channel read after an outage"
     )
     catch_up_hours: float = Field(
         default=24,
@@ -87,7 +87,7 @@ class ReactionOptions(Options):
     ack_reaction: str = Field(
         default="",
         max_length=64,
-        description="the emoji that the bot adds at once to a message that will be answered; empty: none",
+        description="the emoji that the bot adds to a user's message before the answer; empty: no emoji",
     )
 
 

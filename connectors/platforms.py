@@ -1,4 +1,4 @@
-"""The description of a platform package, which is found by the entry point ``maestro.connectors``."""
+"""The description of a platform, which a package registers under the entry point ``maestro.connectors``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -20,13 +20,13 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.texts import replace_unstorable
 
 MAX_BODY = 1024 * 1024
-"""The largest body that is read, in bytes."""
+"""The largest request body that is read, in bytes."""
 
 log = structlog.get_logger(__name__)
 
 
 async def read_body(request: Request) -> bytes:
-    """Return the raw body, which the signature covers; raises ``HTTPException`` to reject the request."""
+    """Return the raw body of a request; raises ``HTTPException`` if the body is too large or incomplete."""
     too_large = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too large")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > MAX_BODY:
@@ -58,7 +58,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 def ask_platform_to_resend() -> Response:
-    """Return the answer after which the platform sends a request again, because not all its messages are stored."""
+    """Return the HTTP answer 503, after which the platform repeats a request that was not completely stored."""
     return PlainTextResponse("the request was not stored: please send it again", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
@@ -87,7 +87,7 @@ class WebhookEndpoint:
         self._seconds = seconds
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes, relative to the account's path."""
+        """Return the HTTP routes, relative to the account's path."""
         return [Route(path, self.receive_request, methods=list(self.methods)) for path in self.paths]
 
     async def receive_request(self, request: Request) -> Response:
@@ -109,7 +109,7 @@ class WebhookEndpoint:
         return await self.store_events(parse_object(body))
 
     async def store_events(self, *events: Any) -> Response:
-        """Acknowledge a request, with the text that ``take`` returns, once its events are in the inbox.
+        """Store the events of a request, then answer 200 with the text that ``take`` returns; 503 if that fails.
 
         See docs/invariants.md: durable before ack.
         """

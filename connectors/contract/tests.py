@@ -85,7 +85,7 @@ class ConnectorContract:
     # ---- receiving ----
 
     async def test_a_message_arrives_as_it_was_written(self, bench: Bench) -> None:
-        """The text, the address and the platform's message id arrive; a repeat is recognised by that id."""
+        """The text, the address and the platform's message id reach the inbox unchanged."""
         number = await bench.say("hello there")
         await wait_for_messages(bench, 1)
         [message] = bench.context.inbox
@@ -221,7 +221,7 @@ class ConnectorContract:
         assert list(await bench.posts()) == ["an answer"]
 
     async def test_an_acknowledgement_posts_no_message(self, bench: Bench) -> None:
-        """An acknowledgement of a message posts no message of its own; a repeat is harmless."""
+        """An acknowledgement of a user's message posts no message; a repeated acknowledgement is harmless."""
         if not isinstance(bench.connector, AcknowledgesMessages):
             return
         number = await bench.say("seen?")
@@ -293,7 +293,7 @@ async def _retry(bench: Bench, message: OutgoingMessage) -> SendAction:
 
 
 async def _retry_once(bench: Bench, unconfirmed: OutgoingMessage) -> tuple[SendAction, Receipt | SendFailure | None]:
-    """Make one attempt; the outcome is None if the account's rule leaves the chunk unconfirmed."""
+    """Retry a chunk once; the outcome is None if the account's rule leaves the chunk unconfirmed."""
     action = choose_action(unconfirmed, bench.connector, datetime.now(UTC))
     if action is SendAction.LEAVE:
         return action, None

@@ -15,7 +15,7 @@ from connectors.discord.platform import DiscordOptions
 from connectors.discord.receive import DiscordChannel
 
 WRITE_SECONDS = 1.0
-"""Seconds between two writes of changed cursors; after a crash, messages since then are read again as duplicates."""
+"""Seconds between two writes of changed cursors; after a crash, messages after the last write are read again."""
 
 log = structlog.get_logger(__name__)
 
@@ -27,11 +27,11 @@ PAUSES = (1.0, 5.0, 15.0, 60.0)
 Work = Callable[[], Awaitable[None]]
 
 AT_ONCE = 4
-"""The most channel histories that are read at once, so that a bot on many servers has requests left for answers."""
+"""The most channel histories read at once, so that catch-up does not use up the rate limit of a bot on many servers."""
 
 
 class DiscordCursors:
-    """The newest processed message of each channel, held in memory and written every second."""
+    """The cursor of each channel: the id of its newest processed message, written to the store every second."""
 
     def __init__(self, context: ConnectorContext) -> None:
         self._context = context
@@ -101,14 +101,14 @@ class ChannelQueue:
     worker: asyncio.Task[None] | None = None
 
     def request_history(self, newest: int | None = None) -> None:
-        """Request that the history is read before the next event, up to ``newest``; None reads it to its end."""
+        """Request to read the history up to message ``newest`` before the next event; None reads the whole history."""
         known = newest is not None and (not self.behind or self.newest is not None)
         self.newest = max(newest or 0, self.newest or 0) if known else None
         self.behind = True
 
 
 async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
-    """Repeat the work until it succeeds."""
+    """Repeat ``work`` with growing pauses until it succeeds."""
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             await work()
@@ -121,7 +121,7 @@ async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
 
 
 class ChannelQueues:
-    """All channel queues of a connection; ``read_channel`` accepts the messages after a channel's cursor."""
+    """All channel queues of a connection; ``read`` accepts the messages after a channel's cursor."""
 
     def __init__(self, read: Callable[[DiscordChannel, int | None], Awaitable[None]]) -> None:
         self._read = read
@@ -156,7 +156,7 @@ class ChannelQueues:
         self._start_worker(queue)
 
     async def close_queues(self) -> None:
-        """Stop; the next connection reads the events that are still queued from the history."""
+        """Stop all workers; the next connection reads the messages still queued from the histories."""
         workers = [queue.worker for queue in self._queues.values() if queue.worker is not None]
         for worker in workers:
             worker.cancel()
@@ -192,7 +192,7 @@ class ChannelQueues:
             await asyncio.sleep(pause)
 
     async def _read_history(self, queue: ChannelQueue) -> None:
-        """Read the history; if another session began meanwhile, more messages may be missing."""
+        """Read a channel's history; the channel then counts as complete unless a new session began meanwhile."""
         session, newest = self._session, queue.newest
         queue.behind = False
         await self._read(queue.channel, newest)
@@ -201,7 +201,7 @@ class ChannelQueues:
 
 
 class DiscordCatchUp:
-    """A reader of channel histories that accepts missed messages with ``accept``."""
+    """A reader of channel histories, which passes each missed message to ``accept``."""
 
     def __init__(
         self,
@@ -219,9 +219,10 @@ class DiscordCatchUp:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def read_channel(self, channel: DiscordChannel, newest: int | None) -> None:
-        """Accept the messages of a channel after its cursor; ``newest`` is its last message, None if unknown.
+        """Accept the messages after a channel's cursor, up to ``newest``, the id of its last message; None if unknown.
 
-        In a new channel no earlier message is answered. Raises the errors of Discord and of the store.
+        A new channel begins at ``newest``, so no earlier message is answered. Raises the errors of Discord and of the
+        store.
         """
         cursor = await self._cursors.read_cursor(channel)
         if cursor is None and newest is not None:
@@ -260,7 +261,7 @@ class DiscordCatchUp:
 
 
 def list_channels(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
-    """Yield every text channel of a server with the id of its last message."""
+    """Yield the text, voice and stage channels and the threads of a server, each with the id of its last message."""
     channels: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
         *guild.text_channels,
         *guild.voice_channels,

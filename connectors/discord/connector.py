@@ -57,7 +57,7 @@ CAPABILITIES = Capabilities(
     max_buttons=receive.MAX_BUTTONS,
 )
 PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
-"""Seconds before each next connection: Discord resets the token of a bot that logs in 1000 times a day."""
+"""Seconds before each reconnection: Discord resets the token of a bot that logs in 1000 times a day."""
 STEADY_SECONDS = 600.0
 """After a connection that lasted this long, the pauses start again from the first."""
 
@@ -90,7 +90,7 @@ def _message_number(message_id: str) -> int:
 
 
 def stored_file_name(name: str) -> str:
-    """Return the name under which Discord stores a file: blanks become underscores, most other marks are dropped."""
+    """Return the name under which Discord stores a file: underscores for spaces, and most other marks dropped."""
     return re.sub(r"[^A-Za-z0-9_.-]", "", name.replace(" ", "_"))
 
 
@@ -157,7 +157,7 @@ class DiscordConnector(AccountConnector):
         return Receipt(platform_message_id=str(sent.id))
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Find a sent chunk when its key has expired: by the key if the message shows it, else by its content.
+        """Find a sent chunk in the channel's history: by its key if Discord returns the key, else by its content.
 
         Raises ``AmbiguousSend`` when the channel has too many later messages to read them all.
         """
@@ -177,7 +177,7 @@ class DiscordConnector(AccountConnector):
         return None
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Edit a sent message; its reply reference and its disabled previews stay. Raises a ``SendFailure``.
+        """Edit a sent message; Discord keeps the reply reference and shows no previews. Raises a ``SendFailure``.
 
         The library itself waits for rate limits, and repeats the call after an internal error of Discord.
         """
@@ -191,7 +191,7 @@ class DiscordConnector(AccountConnector):
             )
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Add the configured reaction to a message; commands and button presses get none.
+        """Add the configured reaction to a message; a slash command or button press gets no reaction.
 
         A channel that forbids reactions is tried only once, because Discord bans clients after many refused requests.
         """

@@ -29,7 +29,7 @@ DISALLOWED_INTENTS = 4014
 AUTHENTICATION_FAILED = 4004
 UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI = 10008, 50005, 10014
 MESSAGE_ERRORS = {UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI}
-"""Codes of a 403 or 404 that concern only the message, not the channel."""
+"""Discord's error codes in a 403 or 404 answer that concern only one message, not the channel."""
 FATAL_CLOSES = {4010, 4011, 4012, 4013}
 """Close codes of the gateway after which a further login would be refused again."""
 
@@ -44,9 +44,9 @@ INTENTS_REFUSED = (
 
 
 def refusal_error(error: Exception) -> AccountRefused | None:
-    """Return the error that only an operator can fix, None if a later connection may succeed.
+    """Return the ``AccountRefused`` for an error that only an operator can fix; None if a reconnection may succeed.
 
-    Each further login after this error would count towards the limit beyond which Discord resets the token.
+    A further login after such an error would only count towards the number of logins at which Discord resets the token.
     """
     code = error.code if isinstance(error, discord.ConnectionClosed) else 0
     if isinstance(error, discord.LoginFailure) or code == AUTHENTICATION_FAILED:
@@ -81,7 +81,7 @@ def send_failure(error: Exception) -> SendFailure:
 
 
 def _answer_failure(error: discord.HTTPException) -> SendFailure:
-    """Translate an HTTP error into a send failure; a 403 is never retried, because Discord bans clients with many."""
+    """Translate an HTTP error into a send failure; a 403 is permanent, because Discord bans clients after many."""
     text = f"Discord answered {error.status}, code {error.code}"
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         try:

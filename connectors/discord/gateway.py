@@ -1,4 +1,4 @@
-"""One connection to Discord's gateway: each event is queued in its channel, after the messages missed before it."""
+"""A connection to Discord's gateway; each event waits in its channel's queue until earlier missed messages are read."""
 
 import asyncio
 import sys
@@ -40,13 +40,13 @@ VERSION = "/api/v10"
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 LONGEST_WAIT = 60.0
-"""The longest wait in seconds for a rate limit inside the library; a longer one fails the send and frees the lane."""
+"""The longest wait in seconds for a rate limit; a send that would wait longer fails and frees its lane (queue)."""
 GUILDS_SECONDS = 1.0
 """Seconds after the announcement of the last server until the connection counts as ready."""
 IDENTIFY_SECONDS = 5.0
 """Seconds between two logins of a bot, as Discord requires."""
 CANCELLED_SECONDS = 1.0
-"""Seconds for the library to end after a cancellation."""
+"""Seconds that the library may take to end after a cancellation."""
 GRACE_SECONDS = 5.0
 """Seconds until a lost connection is reported to operators: Discord asks bots to reconnect every few hours."""
 
@@ -128,7 +128,7 @@ class DiscordSession(discord.Client):
             await register_commands(self._tree, self._accept_command)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
-        """Dispatch an event; a closed session drops the event, because the library has lost its event loop."""
+        """Dispatch an event to its handler; drop the event after the close, because the library's loop is gone then."""
         if not self.is_closed():
             super().dispatch(event, *args, **named)
 
@@ -171,15 +171,15 @@ class DiscordSession(discord.Client):
                 await self._connector.report_broken("the connection to Discord is lost; Maestro reconnects")
 
     async def on_error(self, event_method: str, /, *_: object, **__: object) -> None:
-        """Log the error's class; the library's own line would quote messages of users."""
+        """Log only the class of an error; the library's own log line would quote messages of users."""
         log_failure(event_method, sys.exception())
 
     async def on_message(self, message: discord.Message) -> None:
-        """Queue a message; nothing is awaited before, because only the start of a handler runs in event order."""
+        """Queue a message before anything is awaited: handlers run in event order only until their first await."""
         self._enqueue_message(message, self._accept_message)
 
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
-        """Queue an edit, after the edited message if that is still queued."""
+        """Queue an edit behind the events that already wait in the channel, such as the edited message."""
         self._enqueue_message(event.message, self._accept_edit)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
@@ -265,7 +265,7 @@ async def log_command_failure(_: discord.Interaction, error: app_commands.AppCom
 
 
 def event_channel(channel: object, guild: int | None = None) -> DiscordChannel:
-    """Return the channel of an event; a channel that the library does not know counts as no thread."""
+    """Return the channel of an event; a channel of a type unknown to the library counts as no thread."""
     if isinstance(channel, discord.Thread):
         return DiscordChannel(channel.id, channel.parent_id, channel.guild.id)
     if isinstance(channel, discord.abc.GuildChannel):

@@ -1,4 +1,4 @@
-"""The conversion of Discord's messages into incoming messages, and its slash commands and buttons."""
+"""The conversion of Discord's messages into incoming messages, and the handling of slash commands and buttons."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,10 +30,10 @@ MESSAGE_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 """The types of messages that users write; all others are announcements of Discord."""
 
 COMMAND_PREFIX = "command:"
-"""The prefix of a slash command's message id; Discord shows no reply reference to a command."""
+"""The prefix of a slash command's message id; Discord allows no reply reference to such an id."""
 
 UNANSWERED_SECONDS = 60.0
-"""Seconds without a reply after which the user of a command is told that there is none."""
+"""Seconds without a reply after which the connector tells the user of a command that there is no answer."""
 COMMAND_UNANSWERED = "There is no answer to this command now. Either you may not use it here, or Maestro is very busy."
 COMMAND_FULL = "Maestro is busy; try again in a moment."
 
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 CommandHandler = Callable[[discord.Interaction, ControlWord], Awaitable[None]]
 
 MAX_BUTTONS = 25
-"""Buttons below one message: five rows of five."""
+"""The most buttons below one message: five rows of five."""
 LABEL_CHARS = 80
 
 
@@ -61,7 +61,7 @@ class DiscordChannel:
 
     @property
     def address_channel(self) -> str:
-        """The channel part of the address; a thread shares the binding and outbound lane of its channel."""
+        """The channel id in an address; a thread has that of its channel, and so the same binding to an agent."""
         return str(self.parent or self.id)
 
     @property
@@ -70,7 +70,7 @@ class DiscordChannel:
         return str(self.id) if self.parent else ""
 
     def build_address(self, account: str) -> Address:
-        """Return the address for answers."""
+        """Return the address of this channel for the bot ``account``."""
         return Address(platform=PLATFORM, account=account, channel=self.address_channel, thread=self.thread)
 
 
@@ -84,7 +84,7 @@ class DiscordBot:
 
 
 def incoming_message(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
-    """Convert a message; None for the bot's own messages, announcements, and messages without readable content.
+    """Convert a Discord message; None for the bot's own messages, announcements, and messages without readable content.
 
     Stickers and polls, and messages with content that the bot may not see, have no readable content.
     """
@@ -107,7 +107,7 @@ def incoming_message(message: discord.Message, channel: DiscordChannel, bot: Dis
 
 
 def edited_message(message: discord.Message, channel: DiscordChannel, bot: DiscordBot) -> IncomingMessage | None:
-    """Convert an edited message; None for Discord's own changes, for example a link preview."""
+    """Convert an edited message; None for changes by Discord itself, for example a link preview."""
     if message.edited_at is None:
         return None
     changed = incoming_message(message, channel, bot)
@@ -120,7 +120,7 @@ def edited_message(message: discord.Message, channel: DiscordChannel, bot: Disco
 def interaction_message(
     interaction: discord.Interaction, content: str, channel: DiscordChannel, account: str
 ) -> IncomingMessage:
-    """Convert a slash command into a message with the control word, or a button press into one with its text."""
+    """Return a slash command or button press as a message; ``content`` is the control word or the button's text."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
         address=channel.build_address(account),
@@ -134,7 +134,7 @@ def interaction_message(
 
 
 def find_addressing(message: discord.Message, bot: DiscordBot) -> Addressing:
-    """Tell whether a message mentions the bot, by its name or by its role, or replies to it."""
+    """Return how a message addresses the bot: by a mention of the bot or its role, by a reply to the bot, or not."""
     roles = (role.tags for role in message.role_mentions)
     if bot.id in message.raw_mentions or any(tags is not None and tags.bot_id == bot.id for tags in roles):
         return Addressing.US
@@ -164,7 +164,7 @@ def message_files(message: discord.Message) -> Sequence[discord.Attachment]:
 
 
 def file_references(message: discord.Message) -> tuple[Attachment, ...]:
-    """Return the files of a message by reference: a link would expire, so a link is requested at the download."""
+    """Return references to the files of a message, without links: links expire, so the download requests new ones."""
     return tuple(
         Attachment(
             id=f"{message.channel.id}/{message.id}/{file.id}",
@@ -203,7 +203,7 @@ class CommandReplies:
         self._waiting[f"{COMMAND_PREFIX}{interaction.id}"] = interaction
 
     async def send_reply(self, message: OutgoingMessage) -> Receipt | None:
-        """Reply to a slash command; None when the message is no reply to one, or too late to be shown as a reply."""
+        """Send a message as the reply to its slash command; None if it answers no command or comes too late."""
         interaction = self._waiting.get(message.reply_to)
         if interaction is None or message.filename:
             return None

@@ -1,4 +1,4 @@
-"""The client of Slack's Web API: calls made once, with classified failures, and the sends, edits and searches."""
+"""The client of Slack's Web API: sends, edits and searches. Each call is made once, and its failure is classified."""
 
 import logging
 import re
@@ -69,17 +69,17 @@ Fields = Mapping[str, Any]
 _IN_URL = str.maketrans({"|": "%7C", "<": "%3C", ">": "%3E", "&": "&amp;"})
 
 MAX_BUTTONS = 25
-"""Buttons in one row of actions."""
+"""The most buttons in one row of actions."""
 LABEL_CHARS = 75
 SECTION_CHARS = 3_000
-"""Characters of the longest section of a message with blocks."""
+"""The most characters in one section block of a message."""
 
 EVENT_TYPE = "maestro_delivery"
 """The event type in the metadata of sent messages, which other apps can see."""
 SKEW = timedelta(minutes=5)
 """The greatest expected difference between Slack's clock and the local clock."""
 CONTENT_SKEW = timedelta(seconds=30)
-"""The clock difference allowed for messages without metadata: an earlier message with equal text is another one."""
+"""The clock difference allowed for a message without metadata; an older message with equal text is a different one."""
 PAGE = 200
 _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 """The parts of a text that Slack rewrites after a send: the brackets of links, white space, emoji."""
@@ -88,7 +88,7 @@ _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U000
 def answer_failure(
     status: int, answer: Fields, retry_after: str, *, token: str = "", optional: bool = False
 ) -> SendFailure:
-    """Translate an unsuccessful answer into a send failure; ``retry_after`` is the text of the header or "".
+    """Translate an unsuccessful answer into a send failure; ``retry_after`` is the header Retry-After or "".
 
     ``token`` names the option of the token used, for calls that concern the whole account. ``optional`` marks calls
     that need an optional scope, for example files and reactions: without that scope the account can still send
@@ -118,9 +118,9 @@ def _describe_fix(code: str, needed: str, token: str) -> str:
 
 
 def search_failure(failure: SendFailure) -> SendFailure:
-    """Translate the failure of a search for a message: an unknown outcome if Slack did not answer.
+    """Translate a failed search for a sent message into an ``AmbiguousSend``, because Slack did not answer.
 
-    The failure is permanent if Slack refused the search, for example because the app may not read the channel.
+    If Slack refused the search, for example because the app may not read the channel, the failure is permanent.
     """
     if isinstance(failure, PermanentSend):
         return PermanentSend(f"Slack refused the search for the message: {failure}", failure.scope, failure.code)
@@ -174,7 +174,7 @@ def slack_errors(*, token: str = "", optional: bool = False) -> Iterator[None]:
 
 
 def render_mrkdwn(text: str) -> str:
-    """Return the text as mrkdwn; line breaks stay, so that the text can be split at them."""
+    """Return Markdown text in Slack's markup, mrkdwn; line breaks stay, so that the text can be split at them."""
     return "\n".join(render_lines(text, DIALECT))
 
 

@@ -27,7 +27,7 @@ PAUSES = (1.0, 5.0, 15.0, 60.0)
 """The waits in seconds before each retry of a failed read; after the last retry the read fails."""
 
 PATIENCE = 1.5
-"""Seconds a new message waits for the missed messages before it; Slack expects an acknowledgement within three."""
+"""Seconds that a message waits for earlier missed messages; Slack expects an acknowledgement within three seconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class SlackHistory:
     async def read_after(
         self, channel: str, after_id: str, threads: Sequence[str], oldest: str
     ) -> tuple[Sequence[Event], bool]:
-        """Return the messages after ``after_id``, oldest first, and whether some may not have been read.
+        """Return the messages after ``after_id``, oldest first, and whether there may be more unread messages.
 
         The messages are those of the channel, of its recent threads, and of ``threads``; ``oldest`` is the id of the
         first message that may be read. Raises a ``SendFailure``.
@@ -64,7 +64,7 @@ class SlackHistory:
     async def _read_newest(self, channel: str, after_id: str, oldest: str) -> tuple[list[Event], bool]:
         """Return the newest messages of a channel, at least one page, and whether unread messages remain.
 
-        Messages before the mark are needed too: they show which threads have new replies.
+        Messages before ``after_id`` are included, because they show which threads have new replies.
         """
         messages: list[Event] = []
         cursor: str | None = None
@@ -79,7 +79,7 @@ class SlackHistory:
                 return messages, True
 
     async def _read_replies(self, channel: str, thread: str, after_id: str) -> list[Event]:
-        """Return the messages of a thread after the mark; none if the thread was deleted."""
+        """Return the messages of a thread after ``after_id``; none if the thread was deleted."""
         replies: list[Event] = []
         cursor: str | None = None
         call = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=after_id, limit=PAGE)
@@ -95,7 +95,7 @@ class SlackHistory:
                 return replies
 
     async def _call_with_retry(self, call: Callable[[], Awaitable[AsyncSlackResponse]]) -> Fields:
-        """Make a call after the pause; retry while Slack limits the rate or cannot be reached."""
+        """Make a call after the pause between reads; retry while Slack limits the rate or cannot be reached."""
         pauses = iter(PAUSES)
         while True:
             await asyncio.sleep(self._next - time.monotonic())
@@ -122,11 +122,11 @@ class MessageTaker(Protocol):
     """A receiver of missed messages."""
 
     def is_acceptable(self, channel: str, message: Event) -> bool:
-        """Tell whether to accept a message."""
+        """Tell whether the receiver accepts a message of this channel."""
         ...
 
     async def accept_missed(self, channel: str, message: Event) -> None:
-        """Accept a missed message, and wait as long as that takes."""
+        """Accept a missed message; return only when the message is stored or skipped."""
         ...
 
 
@@ -228,7 +228,7 @@ class SlackCatchUp:
         return True
 
     async def _accept_missed(self, channel: str, after_id: str, threads: Sequence[str], taker: MessageTaker) -> str:
-        """Accept the newest messages after the mark; return the id up to which the channel was read."""
+        """Accept the newest messages after ``after_id``; return the id up to which the channel was read."""
         since = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
         oldest, most = f"{since.timestamp():.6f}", self._options.catch_up_messages
         unread, more = await self._history.read_after(channel, after_id, threads, oldest)

@@ -51,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 
 class SlackConnector(AccountConnector):
-    """The connector of an app in Socket Mode, or of one to which Slack's Events API posts requests."""
+    """The connector of one Slack app, which receives over Socket Mode or by requests of Slack's Events API."""
 
     platform = PLATFORM
     render = staticmethod(render_mrkdwn)
@@ -105,7 +105,7 @@ class SlackConnector(AccountConnector):
             await api.edit_message(self._web, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Add the configured reaction to a message; commands and button presses get none."""
+        """Add the configured reaction to a message; a slash command or button press gets no reaction."""
         emoji = self._options.ack_reaction.strip(":")
         if not emoji or not self._reacts or not TS.fullmatch(message_id):
             return

@@ -1,4 +1,4 @@
-"""The intake of Slack's events: two transports, and storage before the acknowledgement, in each channel's order."""
+"""The intake of Slack's events over two transports: each event is stored in its channel's order, then acknowledged."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ REFRESH_SECONDS = 30.0
 """Seconds the library may take to replace a connection that Slack is about to close."""
 
 STORE_SECONDS = 2.5
-"""Seconds to store a message in the inbox; Slack expects the acknowledgement within three."""
+"""Seconds to store a message in the inbox; Slack expects the acknowledgement within three seconds."""
 TIMESTAMP, SIGNATURE = "x-slack-request-timestamp", "x-slack-signature"
 
 
@@ -70,7 +70,7 @@ Take = Callable[[str, Event], Awaitable[str]]
 """Stores an event and returns the immediate reply to the user; after an error Slack sends the event again."""
 
 NAME_SECONDS = 1.0
-"""Seconds a message waits for its author's name; Slack expects an acknowledgement within three."""
+"""Seconds a message waits for its author's name; Slack expects an acknowledgement within three seconds."""
 MAX_NAMES = 5_000
 
 
@@ -89,8 +89,8 @@ def is_signed_by_slack(secret: str, timestamp: str, signature: str, body: bytes,
 class SlackSocket:
     """A Socket Mode connection that is renewed for as long as the connector runs.
 
-    The library replaces a connection when Slack asks for it. After any other end this class requests a new address,
-    because the library would retry the old address without end, and an address is valid for half a minute.
+    The library replaces a connection when Slack asks for it. After any other disconnection this class requests a new
+    address: an address is valid for half a minute, but the library would retry the old address for ever.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class SlackUserDirectory:
         self._requests: dict[str, asyncio.Task[None]] = {}
 
     async def look_up_name(self, user: str) -> None:
-        """Request the name of a user unless known; after a timeout the user's next message tries again."""
+        """Request the name of a user unless known; after ``NAME_SECONDS`` the request goes on in the background."""
         if not user or user in self.names:
             return
         request = self._requests.get(user)

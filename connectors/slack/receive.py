@@ -102,7 +102,7 @@ def _parse_message(event: Event, channel: str, bot: SlackBot, names: Names) -> I
 
 
 def _find_addressing(event: Event, bot: SlackBot) -> Addressing:
-    """Tell whether a message mentions the bot, or replies in a thread that the bot began."""
+    """Return how a message addresses the bot: by a mention, by a reply in a thread that the bot began, or not."""
     codes = _ANGLED.finditer(str(event.get("text")))
     if any(code[1].partition("|")[0] == f"@{bot.user_id}" for code in codes):
         return Addressing.US
@@ -171,7 +171,7 @@ def _decode_markup(code: str, names: Names) -> str:
 def _control_command(command: str, text: str) -> str:
     """Return the control word and arguments of a slash command, "" for an unknown command.
 
-    ``/status`` belongs to Slack, so an app's command may be called ``/maestro-status``; ``/maestro status`` works too.
+    ``/status`` belongs to Slack, so an app's command may be ``/maestro-status`` or ``/maestro status``.
     """
     name, arguments = command.strip().lower().lstrip("/"), text.strip()
     first, _, rest = arguments.partition(" ")

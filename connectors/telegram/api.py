@@ -1,4 +1,4 @@
-"""The client of Telegram's Bot API: it makes each call once and classifies a failed one."""
+"""The client of Telegram's Bot API; it makes each call once and classifies the failure of a call."""
 
 import asyncio
 import json
@@ -149,7 +149,7 @@ class TelegramClient(Bot):
 
 @contextmanager
 def telegram_errors() -> Iterator[None]:
-    """Translate the library's errors into a ``SendFailure`` without the addresses and texts that they quote."""
+    """Translate the library's errors into a ``SendFailure``, without the addresses and texts that the errors quote."""
     try:
         yield
     except TelegramError as error:

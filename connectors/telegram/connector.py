@@ -59,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 
 class TelegramConnector(AccountConnector):
-    """The connector of a bot that polls for its updates, or to which Telegram posts its updates."""
+    """The connector of one Telegram bot, which polls for updates or receives them by webhook."""
 
     platform = PLATFORM
     render = staticmethod(render_html)
@@ -174,7 +174,7 @@ class TelegramConnector(AccountConnector):
             await self.repeat_until_success(polling.poll_updates)
 
     async def _confirm_press(self, query_id: str, text: str) -> None:
-        """Confirm a button press to Telegram; a failure, for example after too long a time, is only logged."""
+        """Confirm a button press to Telegram; a failure, for example of a late confirmation, is only logged."""
         try:
             with telegram_errors():
                 await self._client.answer_callback_query(query_id, text=text or None)

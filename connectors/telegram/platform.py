@@ -21,7 +21,7 @@ TOKEN = "token"  # noqa: S105 - the name of the option, not a secret
 WEBHOOK_SECRET = "webhookSecret"  # noqa: S105 - the name of the option, not a secret
 
 TOKEN_FORM = re.compile(r"[0-9]+:[A-Za-z0-9_-]{20,}")
-"""The form of a token; settings may hold a reference, so this is checked at run time."""
+"""The form of a bot's token, checked at the connector's start: the settings may hold only a reference to the token."""
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
 

@@ -124,7 +124,7 @@ def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
 
 
 def parse_button_press(update: Update, bot: TelegramBot, now: datetime) -> ButtonPress | None:
-    """Return the button press of an update, None for any other update; ``now`` is its time: Telegram reports none."""
+    """Return the button press of an update, None for any other update; Telegram reports no time, so ``now`` is used."""
     query = update.callback_query
     if query is None or query.message is None:
         return None
@@ -157,7 +157,7 @@ def parse_migration(update: Update) -> tuple[str, str] | None:
 
 
 def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
-    """Return an incoming message; None for the bot's own, for another bot's command, and for an empty message."""
+    """Return an incoming message; None for the bot's own message, a command to another bot, and an empty message."""
     answered = _answered_message(message)
     is_direct = message.chat.type == Chat.PRIVATE
     text, files = _read_content(message_text(message), bot, is_direct=is_direct), tuple(message_files(message))
@@ -183,8 +183,8 @@ def _read_message(message: Message, bot: TelegramBot) -> IncomingMessage | None:
 def _read_author(message: Message) -> tuple[str, str, bool]:
     """Return the id and the name of a message's author, and whether the author is a bot.
 
-    For an anonymous admin, and for an author who writes as a channel, the author is that chat: Telegram reports the
-    same bot for all of them. Messages that Telegram forwards from the group's channel count as a bot's.
+    An anonymous admin counts as the group, and an author writing as a channel counts as the channel: Telegram reports
+    the same bot for all of them. Messages that Telegram forwards from the group's channel count as messages of a bot.
     """
     chat, author = message.sender_chat, message.from_user
     if chat is not None:
@@ -195,10 +195,10 @@ def _read_author(message: Message) -> tuple[str, str, bool]:
 
 
 def _read_content(text: str, bot: TelegramBot, *, is_direct: bool) -> str | None:
-    """Return the text of a message; None for another bot's command. With ``is_direct`` no other bot is in the chat.
+    """Return the text of a message; None for a command to another bot, which a direct chat cannot contain.
 
-    ``/stop@bot`` and ``@bot /stop`` are ``/stop``, because users address a bot in a group in these ways. A link to the
-    bot may bring a pairing code as ``/start <code>``.
+    ``/stop@bot`` and ``@bot /stop`` count as ``/stop``, because users address a bot in a group in these ways. A link to
+    the bot may bring a pairing code as ``/start <code>``.
     """
     command = _COMMAND.match(text)
     if command is not None:
@@ -216,7 +216,7 @@ def _read_content(text: str, bot: TelegramBot, *, is_direct: bool) -> str | None
 
 
 def _find_addressing(message: Message, bot: TelegramBot) -> Addressing:
-    """Tell whether a message mentions the bot, commands it by name, or replies to it."""
+    """Return how a message addresses the bot: by a mention or command with its name, by a reply to it, or not."""
     entities = message.parse_entities(_NAMES) if message.text else message.parse_caption_entities(_NAMES)
     if any(_is_bot_name(entity, text, bot) for entity, text in entities.items()):
         return Addressing.US

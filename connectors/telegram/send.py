@@ -1,9 +1,9 @@
 """Sends to Telegram: Markdown as HTML in which no user is notified, or as plain text if Telegram refuses the HTML.
 
-A model's text is not trusted: everything except the rendered markup is escaped, an invisible character breaks up names
-of users and bots, only web and mail links become links, and no link has a preview, for which Telegram would request an
-address of a prompt injection. Each inline tag is closed on its line and each block tag before the next block, so
-Telegram can parse any output."""
+The text of a model is not trusted. Everything except the rendered markup is escaped, an invisible character breaks up
+names of users and bots, and only web and mail links become links. No link has a preview: Telegram would request an
+address that a prompt injection may have chosen. Each inline tag is closed on its line and each block tag before the
+next block, so Telegram can parse any output."""
 
 import html
 import re
@@ -253,7 +253,7 @@ async def _send_html(content: str, send: Callable[..., Awaitable[Sent]]) -> Sent
 
 
 def _button_keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
-    """Return the buttons of a message in one column, None if it has none; key and number identify a button."""
+    """Return the buttons of a message in one column, None without buttons; message key and number identify a button."""
     rows = [
         [InlineKeyboardButton(button.label, callback_data=f"{message.key}:{number}")]
         for number, button in enumerate(message.buttons)

@@ -1,4 +1,4 @@
-"""The intake of Telegram's updates: two transports, and storage before the confirmation, in each chat's order."""
+"""The intake of Telegram's updates over two transports: each update is stored in its chat's order, then confirmed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -206,8 +206,8 @@ class TelegramInbound:
 class TelegramPolling:
     """Long polling for the updates of one bot.
 
-    Polling begins without an offset, because Telegram knows which updates are confirmed. An old offset is never stored:
-    after a quiet week Telegram may continue with a lower number.
+    Polling begins without an offset, because Telegram knows which updates are confirmed. No offset is stored: after a
+    quiet week Telegram may continue with a lower number.
     """
 
     def __init__(

@@ -9,15 +9,15 @@ from maestro.serving import ConnectionLimits
 
 PLATFORM = "web"
 MAX_CHUNK = 32_000
-"""The most code points in one chunk of an answer; messages of clients have the limit of all platforms."""
+"""The most code points in one chunk of an answer; the limit of a client's message is ``MAX_CONTENT_CHARS``."""
 MAX_USER_NAME = 80
 MAX_CLIENT_ID = 128
 MAX_ATTACHMENTS = 10
 MAX_BUTTONS = 25
 MAX_FILE_BYTES = 100 * 1000**2
-"""The largest file in bytes that is sent to a client, which gets an address to download the file from."""
+"""The largest file, in bytes, that an agent can send; the client gets an address from which to download it."""
 DASHBOARD_CHANNEL = "dashboard-agent-"
-"""The prefix of the dashboard's channels to one agent, for operators only (docs/decisions.md: routing)."""
+"""The prefix of the channels in which operators chat with one agent in the dashboard (docs/decisions.md: routing)."""
 
 MIB = 1024 * 1024
 

@@ -43,7 +43,7 @@ class OriginGuard:
         self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an allowed request on, or answer 403."""
+        """Pass an allowed request to the app, or answer 403."""
         # The webhooks of platforms arrive under any host name and are checked by signature.
         if scope["type"] not in ("http", "websocket") or scope["path"].startswith("/platforms/"):
             await self._app(scope, receive, send)
@@ -131,7 +131,7 @@ class WebConnector:
         self._settled = asyncio.Event()
         self._failure: MaestroError | None = None
         self.port = config.port
-        """The port in use, which differs from the configured port only if that is 0."""
+        """The port in use; it differs from the configured port only if the configured port is 0."""
 
     @property
     def accepts_connections(self) -> bool:
@@ -177,7 +177,7 @@ class WebConnector:
         self._services.intake.stop_accepting()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Pass a chunk to every socket of its channel; an absent client gets it when it reconnects. Never fails."""
+        """Pass a chunk to the sockets of its channel; a disconnected client gets it on reconnecting. Never fails."""
         self._hub.push_delivery(message)
         return Receipt(platform_message_id=str(message.id))
 

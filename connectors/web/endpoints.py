@@ -57,7 +57,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class _CountedBody:
-    """The body of a request with a byte count; raises ``TooLarge`` when it exceeds ``cap`` and ``envelope`` bytes."""
+    """A request body that counts its bytes; raises ``TooLarge`` above the sum of ``cap`` and ``envelope`` bytes."""
 
     def __init__(self, request: Request, cap: int, envelope: int = 0) -> None:
         self._receive = request.receive
@@ -118,7 +118,7 @@ def store_upload(source: BinaryIO, name: str, folder: Path | None) -> Upload:
 
 
 def delete_stale_uploads(folder: Path, until: float) -> None:
-    """Delete unfinished uploads of a killed process that were last changed before ``until``."""
+    """Delete unfinished uploads of a killed process last changed before ``until``, in seconds since 1970."""
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # An upload that could not be deleted is harmless.
             if path.stat().st_mtime <= until:
@@ -190,7 +190,7 @@ class Endpoints:
         ]
 
     async def post_message(self, request: Request) -> Mapping[str, object]:
-        """Store one message; its channel's sockets get the answer, now or when they reconnect."""
+        """Store one message of a user; the answer goes to the WebSockets of the channel, now or when they reconnect."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
         fields = frames.decode_object(await _read_text(request, self._services.config.max_frame_bytes))

@@ -143,8 +143,8 @@ def ack_frame(message_id: str, *, duplicate: bool, client: str) -> Fields:
 def delivery_frame(message: OutgoingMessage) -> Fields:
     """Return the frame of one chunk.
 
-    ``more`` is set in every chunk of a text but the last, ``notice`` in messages of Maestro itself. A client that
-    presses one of the ``buttons`` sends the button's value. The content of a chunk with a ``file`` is the caption.
+    ``more`` is set in every chunk of a text but the last, ``notice`` in messages of Maestro itself. When a user presses
+    one of the ``buttons``, the client sends the button's value. With a ``file``, the content is the caption.
     """
     frame: Fields = {
         "type": "message",
@@ -212,7 +212,7 @@ class SocketQueue:
     """The outgoing frames of one socket, in order; each delivery is queued once, by its id.
 
     Live deliveries are held back until ``replay_missed``, so that missed deliveries go first. When more than ``limit``
-    frames wait, the client does not read: ``write_to_socket`` then ends and the socket is closed, to resume later.
+    frames wait, the client reads too slowly: ``wait_until_full`` then raises ``TooSlow`` and the socket is closed.
     """
 
     def __init__(self, limit: int, cursor: int) -> None:
@@ -262,8 +262,8 @@ class SocketQueue:
     def replay_missed(self, missed: Iterable[OutgoingMessage]) -> None:
         """Queue the last missed deliveries, oldest first, then stop holding back live deliveries.
 
-        It does not yield to other tasks, and the socket was in the hub before ``missed`` was read, so no delivery is
-        lost or sent twice.
+        No delivery is lost or sent twice: the method does not yield to other tasks, and the queue was subscribed before
+        ``missed`` was read.
         """
         waiting = {message.id: message for message in (*missed, *(self._held or ()))}
         self._held = None
@@ -281,7 +281,7 @@ class SocketQueue:
             self._written.set()
 
     async def wait_until_full(self) -> None:
-        """Wait until too many frames wait; raises ``TooSlow`` then."""
+        """Raise ``TooSlow`` as soon as more than the allowed number of frames wait."""
         await self._full.wait()
         raise TooSlow
 
@@ -294,8 +294,8 @@ class SocketQueue:
 class SocketHub:
     """The sockets of each channel.
 
-    The hub also holds the last deliveries for 30 seconds: between the send of a chunk and the update of its row, a
-    resuming client would otherwise miss the chunk.
+    The hub also holds each delivery for 30 seconds. A client that reconnects before the delivery's row is updated gets
+    the delivery from here.
     """
 
     def __init__(self) -> None:
@@ -309,7 +309,7 @@ class SocketHub:
 
     @contextmanager
     def subscribe(self, channel: str, queue: SocketQueue) -> Iterator[None]:
-        """Pass all deliveries and hints of the channel to the queue while the block runs."""
+        """Pass all deliveries and typing frames of the channel to the queue while the block runs."""
         self._queues[channel].append(queue)
         try:
             yield

@@ -22,7 +22,7 @@ from maestro.domain.errors import Unauthorized
 from maestro.domain.network import Throttle
 
 LIFETIME = timedelta(days=30)
-"""The lifetime of a user's resume token; an owner's token has the lifetime of a login."""
+"""The lifetime of a user's resume token; an owner's token has the lifetime of a dashboard login."""
 PURPOSE = b"maestro web resume token 1\n"
 OWNERS = b"maestro web owner token 1\n"
 INSTANCE = b"maestro web instance\n"
@@ -30,10 +30,10 @@ INSTANCE = b"maestro web instance\n"
 
 @dataclass(frozen=True)
 class WebUser:
-    """An authenticated user; ``dashboard`` is set for a dashboard's user and for the local owner.
+    """An authenticated web user; ``dashboard`` is true for users of the dashboard and for the local owner.
 
-    ``bot`` marks an automated client; a client with the key may declare itself a bot and cannot withdraw it. ``since``
-    is the time of the owner's last full login behind a resume token, in seconds since 1970.
+    ``bot`` marks an automated client. A client with the key may declare itself a bot; a bot stays one. ``since`` is the
+    time of an owner's last login without a resume token, in seconds since 1970.
     """
 
     identity: Identity
@@ -53,7 +53,7 @@ class WebUser:
 
 @dataclass(frozen=True)
 class _Signer:
-    """The signer of a kind of token, for owners or for other users: its key, and the lifetime of the tokens."""
+    """The signer of the resume tokens of owners or of other users: its key, and the lifetime of its tokens."""
 
     key: bytes
     lifetime: timedelta
@@ -65,8 +65,8 @@ class _Signer:
 class ResumeTokens:
     """The signed tokens with which a returning client is recognised as the same user.
 
-    A user's token is valid for 30 days, and each visit gives a new token. An owner's token ends with the lifetime of a
-    login, however often it is renewed, and at once after a change of the password or key.
+    A user's token is valid for 30 days, and each visit gives a new token. An owner's token expires ``owner_hours``
+    after the login, however often it is renewed. A change of the password or key revokes it at once.
     """
 
     def __init__(self, config: WebConfig, clock: Callable[[], datetime]) -> None:
@@ -145,7 +145,7 @@ class WebAuthenticator:
 
         Raises ``Unauthorized`` with the remedy, and ``TooManyAttempts`` after too many wrong keys.
 
-        A ticket has precedence; then a resume token restores its user; the key alone creates a new user. Without
+        A ticket is used first. Else a resume token restores its user, and the key alone creates a new user. Without
         credentials the local user is the owner, if the configuration allows it.
         """
         if credentials.ticket:

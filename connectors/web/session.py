@@ -57,7 +57,7 @@ class UnsupportedMedia(InvalidMessage):
 
 
 class ShuttingDown(Backlogged):
-    """The connector drains before a stop: nothing was stored, and the client may repeat the same ``clientId``."""
+    """The connector is shutting down; nothing was stored, and the client may send the message again."""
 
     public = "Maestro is restarting."
 
@@ -106,7 +106,7 @@ class WebIntake:
         self._clock = clock
         self._open = True
         self._unwritten: dict[str, str] = {}
-        """The opener of each new channel; a channel gets its row in the store with its first message."""
+        """The user id that opened each new channel; the store gets the channel's row with the first message."""
 
     def stop_accepting(self) -> None:
         """Refuse further messages; acknowledged messages stay stored."""
@@ -270,7 +270,7 @@ class WebSession:
         context = self._services.context
         newest = await context.newest_delivery()
         if last_id > newest:
-            # An id above the newest means that an older store was restored, so the client saw none of its deliveries.
+            # An id above the newest means that an older store was restored, and the client saw none of this store.
             queue.cursor = 0
             queue.replay_missed(self._services.hub.list_recent(address.channel, 0))
             queue.put_frame({"type": "resumed", "lastId": max(queue.cursor, newest)})

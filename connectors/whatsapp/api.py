@@ -1,4 +1,4 @@
-"""The client of WhatsApp's Graph API: it makes each call once and classifies a failed one without Meta's texts."""
+"""The client of WhatsApp's Graph API; it makes each call once and explains a failure without quoting Meta's texts."""
 
 import asyncio
 import json
@@ -117,14 +117,14 @@ def describe_code(code: int) -> str:
 
 
 def describe_errors(errors: object) -> str:
-    """Return the reason why a sent message was not delivered, from the errors of its status."""
+    """Return the reason why a sent message was not delivered, from the errors in Meta's status report."""
     codes = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
     code = next((code for code in codes if isinstance(code, int)), None)
     return "WhatsApp could not deliver the message, and gives no reason" if code is None else describe_code(code)
 
 
 def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> SendFailure:
-    """Translate an unsuccessful answer into a send failure; ``retry_after`` is the text of the header or ""."""
+    """Translate an unsuccessful answer into a send failure; ``retry_after`` is the header Retry-After or ""."""
     error = answer.get("error")
     fields = error if isinstance(error, dict) else {}
     code, subcode = _error_number(fields.get("code")), _error_number(fields.get("error_subcode"))
@@ -146,7 +146,7 @@ def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> 
 
 
 def upload_failure(failure: SendFailure, content_type: str) -> SendFailure:
-    """Translate a failed upload of a file into the failure of its message, which was not sent."""
+    """Return the send failure for a message with a file that could not be uploaded; the message was not sent."""
     if isinstance(failure, PermanentSend) and (failure.code, failure.scope) == (str(WRONG_PART), FailureScope.MESSAGE):
         return PermanentSend(f"WhatsApp accepts no file of the type {content_type}", FailureScope.MESSAGE)
     return NotDispatched(str(failure)) if isinstance(failure, AmbiguousSend) else failure

@@ -112,7 +112,7 @@ class WhatsAppEndpoint(WebhookEndpoint):
         self._verify_token = verify_token
 
     async def receive_request(self, request: Request) -> Response:
-        """Answer one request; with a GET Meta verifies the address when an operator sets up the webhook."""
+        """Answer one request: a POST brings events, and with a GET Meta verifies the address of a new webhook."""
         if request.method == "POST":
             return await super().receive_request(request)
         parameters = request.query_params
@@ -136,7 +136,7 @@ class WhatsAppConnector(AccountConnector):
         super().__init__(instance, context)
         options = instance.options
         assert isinstance(options, WhatsAppOptions)
-        # The lease is of the number, not of the token: the token of one system user may serve several numbers, and
+        # The lease (lock) is for the number, not for the token: a system user's token may serve several numbers, and
         # each number is connected once.
         self.token_digest = hashlib.sha256(options.phone_number_id.encode()).hexdigest()
         self.capabilities = Capabilities(
@@ -176,7 +176,7 @@ class WhatsAppConnector(AccountConnector):
         return await self._statuses.find_message_id(message)
 
     async def typing(self, address: Address) -> None:
-        """Mark a chat's newest message since the start, if any, as read, and show that an answer is being written."""
+        """Mark the chat's newest message since the start as read and show the typing indicator; nothing without one."""
         newest = self._inbound.newest.get(address.channel)
         if newest is not None:
             await self._graph.post_message(

@@ -106,7 +106,7 @@ class WhatsAppNumber:
 
 @dataclass(frozen=True)
 class WhatsAppMessage:
-    """A received message; the content of a ``press``, a message's key and a button's number, is only the label."""
+    """A received message; for a button press, ``press`` is the key and button number, and the content is the label."""
 
     message: IncomingMessage
     press: tuple[str, int] | None = None

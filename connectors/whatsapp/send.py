@@ -1,4 +1,4 @@
-"""Sends to WhatsApp: request bodies with WhatsApp's markup, under their keys, within 24 hours of the user's message."""
+"""Sends to WhatsApp: texts, files and buttons, or a template once the user's last message is 24 hours old."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -191,7 +191,7 @@ def _button_choices(message: OutgoingMessage, content: str) -> Body:
 
 
 class StatusWaiter:
-    """A wait for the status that settles an ambiguous send: WhatsApp reports statuses but cannot be queried."""
+    """The wait for the status report after an ambiguous send: WhatsApp reports statuses but cannot be queried."""
 
     def __init__(self, context: ConnectorContext, seconds: float, clock: Callable[[], datetime]) -> None:
         self._context = context
@@ -200,7 +200,7 @@ class StatusWaiter:
         self._since: datetime | None = None
 
     def start_waiting(self) -> None:
-        """Start to expect statuses: Meta repeats those that were not acknowledged."""
+        """Expect status reports from now on; Meta repeats those that were not acknowledged."""
         self._since = self._clock()
 
     async def find_message_id(self, message: OutgoingMessage) -> Receipt:

@@ -1,4 +1,4 @@
-"""The bots of a process: their connectors are created, started, stopped and restarted as operators change them."""
+"""The bots of a process: their connectors are created, started, stopped and restarted as operators change the bots."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ConnectorFactory:
-    """A factory for the connectors of bots; a bot's configuration takes precedence over its row."""
+    """A factory of bots' connectors; a bot's entry in the configuration file has precedence over its row."""
 
     keys: SecretKeys
     configured: Mapping[tuple[str, str], BotSettings]
@@ -77,7 +77,7 @@ class ConnectorFactory:
         return platform(row.platform).connect(instance, context)
 
     def settings_digest(self, row: BotInstance) -> str:
-        """Return a fingerprint that changes when the bot has to be reconnected; it reveals no secret."""
+        """Return a fingerprint of a bot's settings; a new fingerprint means that the bot must reconnect."""
         try:
             instance = self.build_instance(row)
         except ConfigurationError as error:
@@ -106,19 +106,19 @@ class EnabledBot:
 
 @dataclass
 class RunningBot:
-    """A running bot; ``task`` ends if the platform refuses the bot; ``changed_at`` is that of the bot's row."""
+    """A running bot; ``task`` ends if the platform refuses the bot; ``changed_at`` is its row's last change."""
 
     state: str
     changed_at: datetime | None
     task: "asyncio.Task[None]"
 
     def is_current(self, bot: EnabledBot) -> bool:
-        """Tell whether this bot need not be restarted; a bot with an ended task restarts when its row changes."""
+        """Tell whether this bot may go on unchanged; a bot with an ended task restarts when its row changes."""
         return bot.state == self.state and not (self.task.done() and bot.row.changed_at != self.changed_at)
 
 
 class BotKeeper:
-    """Runs the enabled bots of one process; ``platforms`` are the platforms it may connect, None for all."""
+    """The runner of the enabled bots of one process; ``platforms`` are the platforms it may connect, None for all."""
 
     def __init__(
         self,

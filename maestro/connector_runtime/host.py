@@ -1,4 +1,4 @@
-"""The context of a connector, backed by the store, and its run under its lease (docs/architecture.md)."""
+"""The context of a connector, backed by the store, and connectors under their leases (docs/architecture.md)."""
 
 import asyncio
 import contextlib
@@ -153,10 +153,10 @@ def _run_in(
 
 @contextlib.asynccontextmanager
 async def hold_lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the connector's lease during the block; wait while another process has the lease.
+    """Hold the connector's lease (lock) during the block; wait while another process has the lease.
 
-    The lease locks the platform and account, as only one process may poll the queue, and the token, which two accounts
-    might share by mistake: a platform would drop one of two connections, or give every message to both.
+    One lock is for the platform and account, because only one process may poll the queue. A second lock is for the
+    token, which two accounts might share: the platform would drop one connection, or send every message to both.
 
     Raises ``ConfigurationError`` when the folder or a lock in it cannot be written.
     """
@@ -194,7 +194,7 @@ async def acquire_lock(lock: FileLock, name: str, report: Callable[[str], None],
 
 @dataclass(frozen=True)
 class ConnectorHost:
-    """Runs connectors: next to an embedded Temporal server without leases, else each with a lease and a queue."""
+    """The runner of connectors, each with a lease (lock) and a worker for its queue unless Temporal is embedded."""
 
     settings: Settings
     hub: ConnectorHub
@@ -216,7 +216,7 @@ class ConnectorHost:
                 await connector.run()
 
     async def run_bot(self, connector: Connector) -> None:
-        """Run a bot until cancelled, once its lease is held, which protects a token that two rows share by mistake.
+        """Run a bot until cancelled, under its lease, which protects a token that two bots share by mistake.
 
         Raises ``AccountRefused`` when the platform refuses the account.
         """
