@@ -79,7 +79,7 @@ class RoutingActivities:
         agent, reason = choose_answerer(tx, access, message, binding, chosen)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
-        priority = message_priority(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
+        priority = message_priority(from_owner=message.is_owner, to_conductor=agent.role == CONDUCTOR)
         payer = paying_client_id(agent, binding)
         tx.jobs.update_later(job.id, agent_id=agent.id, client_id=payer, priority=priority)
         merged = merge_waiting_jobs(

@@ -47,7 +47,7 @@ HEADING = (
 )
 CUT_MARK = "[the rest of this post does not fit here]"
 SHORTEST = 100
-"""The fewest tokens for a cut post; with less room the post waits for a later call."""
+"""The fewest tokens to which a long post is cut; with less room, the post waits for a later model call."""
 
 TRUNCATED = " … [truncated]"
 NOTE = " (Note: content redacted by scanner)"
@@ -55,7 +55,7 @@ _JOINER = "\u200d"
 
 
 class ChatSession(SQLModel, table=True):
-    """A session of the chat; at most one is open, and ``ended_at`` is None while a session is open."""
+    """A session of the agent chat; at most one session is open. ``ended_at`` is None while the session is open."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_open", "id", sqlite_where=text("ended_at IS NULL")),)
@@ -66,7 +66,7 @@ class ChatSession(SQLModel, table=True):
 
 
 class SessionView(View):
-    """The open session and its number of posts; without an open session ``id`` is empty and ``startedAt`` null."""
+    """The open chat session and its number of posts; if none is open, ``id`` is empty and ``startedAt`` is null."""
 
     id: str
     started_at: datetime | None
@@ -74,9 +74,9 @@ class SessionView(View):
 
 
 class ChatMessage(SQLModel, table=True):
-    """A post as stored, after redaction and truncation; ``ts`` is its time in UTC, in RFC 3339.
+    """A stored post of the agent chat, redacted and truncated; ``ts`` is the post's time in UTC (RFC 3339).
 
-    Ids grow over all sessions and are never reused.
+    Ids grow across all sessions and are never reused.
     """
 
     __tablename__ = "chat"
@@ -90,10 +90,10 @@ class ChatMessage(SQLModel, table=True):
 
 
 class ChatCursor(SQLModel, table=True):
-    """The position of an agent in the chat: ``last_id`` is the id of the last post that it has read, in any session.
+    """The position of an agent in the chat: ``last_id`` is the id of the last post that the agent read, in any session.
 
-    ``offered_id`` is the ``newPointer`` of the agent's last call over MCP; the agent's next call confirms that it has
-    read the posts up to there.
+    ``offered_id`` is the id of the newest post in the agent's last call over MCP (``newPointer``). The next call of the
+    agent confirms that the agent has read the posts up to this id.
     """
 
     __tablename__ = "chat_cursor"
@@ -104,7 +104,7 @@ class ChatCursor(SQLModel, table=True):
 
 
 class ChatReminder(SQLModel, table=True):
-    """A pending reminder: the last answer of an agent in a job called chat tools only, so the next call reminds it."""
+    """A reminder due in an agent's next model call, because its last answer in the job called chat tools only."""
 
     __tablename__ = "chat_reminders"
 
@@ -114,7 +114,7 @@ class ChatReminder(SQLModel, table=True):
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A post in memory, without its session; lighter than a table row, because many posts are read at once."""
+    """A post of the agent chat without its session; lighter than ``ChatMessage``, because many are read at once."""
 
     id: int
     ts: str
@@ -131,7 +131,7 @@ class UnreadPosts:
 
     @property
     def new_pointer(self) -> int:
-        """The id of the newest unread post; the cursor if there are none."""
+        """The id of the newest unread post; without unread posts, the agent's cursor."""
         return self.messages[-1].id if self.messages else self.after
 
 
@@ -141,12 +141,12 @@ def chat_author(slug: str) -> str:
 
 
 def takes_part(agent: Agent) -> bool:
-    """Return whether an agent may post and read: it is active and no architect (docs/decisions.md: agent chat)."""
+    """Return whether an agent may use the chat: it is active and no architect, and its slug is not reserved."""
     return agent.status is AgentStatus.ACTIVE and may_read_chat(agent.slug, agent.role)
 
 
 def may_read_chat(slug: str, role: str) -> bool:
-    """Return whether an agent of this slug and role gets the posts of others; agents with a reserved name do not."""
+    """Return whether an agent gets posts of the chat: it is no architect, and its slug is not empty or reserved."""
     return bool(slug) and role != ARCHITECT and slug not in RESERVED
 
 
@@ -176,7 +176,7 @@ def calls_chat_only(calls: Sequence[ToolCall]) -> bool:
 
 @dataclass(frozen=True)
 class Feed:
-    """The unread posts for one model call as text, empty if there are none to show.
+    """The unread posts for one model call, as text; the text is empty if no post is shown.
 
     ``upto`` is the id of the last post that the feed covers, ``posts`` the number of posts in the text.
     """
@@ -187,10 +187,10 @@ class Feed:
 
 
 def receives_feed(request: LLMRequest) -> bool:
-    """Return whether a request gets the unread posts: an answer call of an agent that may read the chat.
+    """Return whether a model call gets the unread posts: it asks an agent that may read the chat for an answer.
 
-    Compactions get no posts. A what-if does not move the cursor, so each of its calls would find the same posts: only
-    its first call gets them.
+    Calls for a compaction get no posts. In a what-if only the first call gets them: a what-if does not move the cursor,
+    so every call would get the same posts.
     """
     again = request.what_if and request.key.number > 1
     return request.key.purpose is CallPurpose.ANSWER and not again and may_read_chat(request.agent, request.role)
@@ -202,11 +202,11 @@ def max_posts(room: int) -> int:
 
 
 def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> Feed:
-    """Return the oldest unread posts that fit into ``room`` tokens; the others stay unread for a later call.
+    """Return the oldest unread posts that fit into ``room`` tokens; newer posts stay unread for a later model call.
 
     Posts of the agent ``slug`` itself are skipped. Every line of a post is quoted, so that no post can imitate the
     prompt's own text. With ``may_cut``, the oldest post is cut if it alone does not fit: otherwise it would block all
-    later posts for ever.
+    newer posts for ever.
     """
     room -= estimate_tokens(HEADING)
     texts: list[str] = []
@@ -223,7 +223,7 @@ def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> F
 
 
 def _quoted_post(post: Post, room: int, *, may_cut: bool) -> str:
-    """Return a post with its lines quoted; cut to ``room`` tokens, or empty, if it is too long and may be cut."""
+    """Return a post as quoted lines; with ``may_cut``, a too long post is cut to ``room`` tokens or left out."""
     heading, lines = f"{post.author}, {post.ts}:", quoted_lines(post.text)
     text = f"{heading}\n{lines}"
     if estimate_tokens(text) <= room or not may_cut:
@@ -234,7 +234,7 @@ def _quoted_post(post: Post, room: int, *, may_cut: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScannedPost:
-    """A post ready to be stored, with flags for its changes; ``error`` is why the scan was incomplete, else empty."""
+    """A post after secret scanning, ready to be stored; ``error`` says why the scan was incomplete, else empty."""
 
     text: str
     redacted: bool = False
@@ -243,11 +243,10 @@ class ScannedPost:
 
 
 def scan_post(text: str, limit: int, scanner: SecretScanner, rules: ScanRules) -> ScannedPost:
-    """Return a post without secrets and within the length limit, ready to be stored.
+    """Redact a post and cut it to ``limit`` characters, so that it is ready to be stored.
 
-    Secrets are searched in the text before it is cut to ``limit`` characters (with the suffix ``TRUNCATED``), so that
-    no secret is cut in two; the result is scanned again. The note about a redaction is added once, at the end.
-    Redactions may make the result longer than the limit.
+    The text is scanned before it is cut, so that no secret is cut in two, and the cut text is scanned again. A cut text
+    ends with ``TRUNCATED``, a redacted text with one ``NOTE``. Redactions may make the result longer than ``limit``.
     """
     truncated = len(text) > limit
     cut_at = _cut_position(text, limit - len(TRUNCATED)) if truncated else len(text)

@@ -62,7 +62,7 @@ def partial_index(name: str, *columns: str, where: str, unique: bool = False) ->
 
 
 class ChannelRow(SQLModel):
-    """The key of a table with a row for each channel of an account."""
+    """The key columns of a table with one row for each channel of a platform account."""
 
     platform: str = Field(primary_key=True)
     account: str = Field(primary_key=True)
@@ -70,10 +70,10 @@ class ChannelRow(SQLModel):
 
 
 class RowVersion(SQLModel, table=True):
-    """The version of all rows of one kind; database triggers change it with every change of a row.
+    """The version of all rows of one kind; database triggers change the version with every change of a row.
 
-    ``stamp`` is drawn at random for every change, so that an old value never occurs again: neither after a rollback nor
-    with a restored backup of the file.
+    ``stamp`` is a new random number for every change. An old number therefore never occurs again, not even after a
+    rollback or with a restored backup.
     """
 
     __tablename__ = "editions"

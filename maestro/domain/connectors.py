@@ -61,9 +61,9 @@ class BotInstance(SQLModel, table=True):
 
 
 class ChannelCursor(ChannelRow, table=True):
-    """A cursor into a channel or thread that an account of Maestro has seen, to catch up on missed messages.
+    """How far an account of Maestro has read a channel or thread; a catch-up after an outage begins there.
 
-    ``mark`` is a message id of the platform: every message up to it is in the inbox. It is empty if no message was
+    ``mark`` is the platform's id of a message: the inbox has every message up to it. It is empty if no message was
     read.
     """
 
@@ -88,7 +88,7 @@ class DisabledChannel(ChannelRow, table=True):
 
 
 class MovedChannel(ChannelRow, table=True):
-    """A channel that has got another id on its platform, such as a group that became a supergroup."""
+    """A channel that got another id on its platform, such as a Telegram group that became a supergroup."""
 
     __tablename__ = "moved_channels"
 
@@ -140,7 +140,7 @@ class ConnectorPage(Page[ConnectorView]):
 
 
 class NewConnector(View):
-    """A connector to add; a secret is given as its value, stored encrypted, or as ``env:NAME`` or ``file:PATH``.
+    """A connector to add; a secret is a value, which is stored encrypted, or ``env:NAME`` or ``file:PATH``.
 
     ``options`` are named like the keys in the platform's section of the configuration.
     """

@@ -48,12 +48,12 @@ UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNCONFIRME
 
 
 class Delivery(SQLModel, table=True):
-    """A chunk of an outgoing message; its id grows in the order of sending, so that a repeated send has the same id.
+    """A chunk of an outgoing message; ids grow in the order of sending, and a repeated send has the same id.
 
     With a ``filename`` the content is sent as a file; with a ``digest`` the stored file of this digest is sent, with
     the content as its caption. ``tried_at`` is the time of the first send without a known result, None if there is
     none. ``repeats`` counts the repeated sends of the chunk, each a possible duplicate. ``standing`` is the last state
-    that the platform reported on its own. ``edits`` is the platform's id of the message that the chunk replaces.
+    in a delivery report of the platform. ``edits`` is the platform's id of the message that the chunk replaces.
     """
 
     __tablename__ = "deliveries"
@@ -134,8 +134,8 @@ class Delivery(SQLModel, table=True):
 def delivery_key(job_id: str, purpose: DeliveryPurpose, seq: int, instead_of: int | None = None) -> str:
     """Return the idempotency key of a chunk, the same at every attempt: 24 hexadecimal digits.
 
-    It also differs from the keys of other Maestro instances. If the chunk is sent anew in another row, ``instead_of``
-    is the id of the earlier row.
+    Other Maestro instances compute other keys. If the chunk is sent anew in another row, ``instead_of`` is the id of
+    the earlier row.
     """
     chunk = f"{job_id}/{purpose}/{seq}" + ("" if instead_of is None else f"/{instead_of}")
     return hashlib.sha256(chunk.encode()).hexdigest()[:KEY_LENGTH]
@@ -168,7 +168,7 @@ class JobFile(SQLModel, table=True):
 
 
 class OutboundLane(SQLModel, table=True):
-    """A claim on sending to a channel: one job at a time holds it, for all its chunks (docs/invariants.md: lanes)."""
+    """The right to send in a channel: one job at a time holds it, for all its chunks (docs/invariants.md: lanes)."""
 
     __tablename__ = "outbound_lanes"
 

@@ -12,7 +12,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage
 
 PLACEHOLDER = "…"
-"""The text of a draft's message until the platform has returned its id; a crash may leave the message with it."""
+"""The first text of a draft's message, until the platform returns the message's id; after a crash it may stay."""
 STOPPED = " … [stopped]"
 IN_FILES = "The answer follows."
 """The text that replaces a draft if the answer has files but no text."""
@@ -90,12 +90,12 @@ class DraftStep(StrEnum):
 def next_draft_step(draft: Draft, job: JobStatus, shown_revision: int, *, free: bool) -> DraftStep:
     """Return the next action for a draft; the platform shows ``shown_revision``, and ``job`` is the job's status.
 
-    ``free`` means that no other job sends or streams in the channel: a new message between their chunks would separate
-    them. A waiting job later continues in the same message. After the job has ended, its draft is marked as stopped,
-    unless the answer has taken its message.
+    ``free`` means that no other job sends or streams in the channel: a new message would separate the chunks of that
+    job. A job that waits later continues in the same message. After the job has ended, its draft is marked as stopped,
+    unless the answer has taken the draft's message.
     """
     if job.ended:
-        # A message that is still being created is placed first: only an existing message can be marked as stopped.
+        # A message that may not exist yet is sent first: only an existing message can be marked as stopped.
         after = {DraftState.SENDING: DraftStep.PLACE, DraftState.SHOWN: DraftStep.END}
         return DraftStep.FORGET if job is JobStatus.COMPLETED else after.get(draft.state, DraftStep.FORGET)
     if job is not JobStatus.RUNNING or not draft.text:

@@ -16,7 +16,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Liveness(Value):
-    """The response of a running process."""
+    """The response of the health endpoint of a running process."""
 
     status: str = OK
 
@@ -29,7 +29,7 @@ class Readiness(Value):
 
     @classmethod
     def from_checks(cls, checks: Mapping[str, str]) -> "Readiness":
-        """Return the readiness that follows from these checks."""
+        """Return the readiness of a process from the states of its parts."""
         ready = all(state == OK for state in checks.values())
         return cls(status=OK if ready else NOT_READY, checks=checks)
 

@@ -130,7 +130,7 @@ def prompt_text(text: str, files: Sequence[MediaFile], attached: Collection[int]
 
 
 def add_transcripts(text: str, files: Sequence[MediaFile]) -> str:
-    """Return the text of a message after the transcripts of its recordings.
+    """Return the text of a message, with the transcripts of its recordings before the text.
 
     A transcript is one quoted line, so that nothing in it can imitate other parts of the prompt. A recording without a
     transcript gets the line ``[Voice message]``.

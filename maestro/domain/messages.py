@@ -38,7 +38,7 @@ class Address(Value):
 
 
 class Attachment(Value):
-    """A reference to a file of a message; the connector or the media store has its bytes."""
+    """A reference to a file of a message; the connector or the media store has the bytes of the file."""
 
     id: str
     filename: str = ""
@@ -88,10 +88,10 @@ class Button(Value):
 
 
 class OutgoingMessage(Value):
-    """A chunk to send to a platform; ``id`` is that of the delivery's row, the same at every attempt.
+    """A chunk to send to a platform; ``id`` is the id of the delivery's row, the same at every attempt.
 
-    ``key`` is an idempotency key that is also unique over all Maestro instances, for platforms that several of them
-    use. With a ``path``, that file is sent, and ``content`` is its caption, which may be empty.
+    ``key`` is an idempotency key that also differs between Maestro instances, because several may use one platform.
+    With a ``path``, the file at this path is sent, with ``content`` as its caption, which may be empty.
     """
 
     id: int
@@ -113,13 +113,13 @@ class OutgoingMessage(Value):
 
 
 class Receipt(Value):
-    """The platform's confirmation that it accepted a message, with the message's id there."""
+    """The platform's confirmation that it accepted a message, with the platform's id of the message."""
 
     platform_message_id: str
 
 
 class ReceiptState(StrEnum):
-    """The last state that a platform reported for a message of Maestro; the states are in the order of time."""
+    """The last state that a platform reported for a sent message; the states are in the order of time."""
 
     UNKNOWN = ""
     SENT = "sent"
@@ -129,7 +129,7 @@ class ReceiptState(StrEnum):
 
 
 class ReceiptReport(Value):
-    """A later report of a platform about a message of Maestro; for a failure, ``error`` is a sentence of Maestro."""
+    """A platform's delivery report for a sent message; for a failed delivery, ``error`` is the reason as a sentence."""
 
     platform_message_id: str
     standing: ReceiptState
@@ -149,7 +149,7 @@ class AcceptedMessage(Value):
 
 
 def lane_key(address: Address, user_id: str | None) -> LaneKey:
-    """Return the key of a lane: platform, account, channel and thread, and the user if the binding separates users."""
+    """Return the key of a lane (queue): its address, and the user if the channel's binding separates users."""
     parts = (address.platform, address.account, address.channel, address.thread, user_id or "")
     return LaneKey("/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts))
 
@@ -186,7 +186,7 @@ def pairing_code(content: str) -> PairingCode | None:
 
 _ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
 _SAME_COLUMNS = frozenset(IncomingMessage.model_fields) - {"id", "address", "attachments", "edit_of"}
-"""The columns of the inbox with the values of a message as they are."""
+"""The inbox columns that store a field of the message unchanged."""
 
 
 class FloodState(StrEnum):

@@ -51,7 +51,7 @@ MOST_PER_MINUTE = 100
 
 
 def parse_origin(text: str) -> Origin:
-    """Return scheme, host and port of an origin; scheme and host are empty for ``null`` and malformed ones."""
+    """Return scheme, host and port of an origin; scheme and host are empty for ``null`` and a malformed origin."""
     try:
         parts = urlsplit(text.lower())
         return parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme)
@@ -77,8 +77,8 @@ def parse_address(text: str) -> IPv4Address | IPv6Address | None:
 class KnownHosts:
     """The host names that a port accepts in requests (docs/decisions.md: exposed ports).
 
-    This prevents DNS rebinding, where an attacker's host name leads to this machine. If the port is bound to a wildcard
-    address, IP addresses are accepted too, because rebinding needs a name.
+    This prevents DNS rebinding, where an attacker's host name leads to this machine. A port that is bound to a wildcard
+    address also accepts every IP address, because rebinding needs a name.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -190,7 +190,7 @@ def _is_public_v4(address: IPv4Address) -> bool:
 
 
 class TooManyAttempts(MaestroError):
-    """A wrong guess beyond the limits; ``retry_after`` is the time until wrong guesses are recorded again."""
+    """Too many wrong passwords or keys; ``retry_after`` is the wait before the next attempt."""
 
     public = "Too many attempts."
 
@@ -233,9 +233,9 @@ class Throttle:
     def record_failure(self, address: str) -> None:
         """Count a wrong guess; raises ``TooManyAttempts`` if the guess should not be recorded in the audit log.
 
-        From the fifth wrong guess on, each one locks the address for further wrong guesses, for twice as long each
-        time. Guesses above the limit for all addresses together are counted too: otherwise answers to their addresses
-        would never be delayed.
+        From the fifth wrong guess of an address on, each wrong guess locks the address, for twice as long each time.
+        Guesses above the limit for all addresses together still count for their addresses: otherwise answers to these
+        addresses would never be delayed.
         """
         now, network = self._clock(), _guesser_network(address)
         with self._lock:

@@ -41,7 +41,7 @@ class AnswerTimes:
 
 @dataclass(frozen=True)
 class FailureKind:
-    """Failures of one kind: ``reason`` has ``*`` for the varying parts, ``job_id`` is the newest of these jobs."""
+    """Failures of one kind: ``reason`` has ``*`` for the varying parts, ``job_id`` is the newest failed job."""
 
     error: str
     reason: str
@@ -52,7 +52,7 @@ class FailureKind:
 
 @dataclass(frozen=True)
 class WorkOverview:
-    """The numbers of open jobs and of jobs that ended since a moment, by status.
+    """The numbers of open jobs and of jobs that ended since a given time, by status.
 
     ``capped`` means that more jobs ended than were counted. ``pending`` has the number of pending jobs by platform and
     account.
@@ -68,14 +68,14 @@ class WorkOverview:
 
 @dataclass(frozen=True)
 class ExposureWarning:
-    """A security warning about settings that let others log in, listen or spend, with the keys that fix it."""
+    """A security warning on settings that let others log in, listen or spend; ``keys`` are the settings to change."""
 
     words: str
     keys: tuple[str, ...] = ()
 
 
 def measure_answer_times(answers: Sequence[tuple[datetime, timedelta]], since: datetime) -> AnswerTimes:
-    """Return the answer times of the messages received since a moment.
+    """Return the answer times of the messages received since a given time.
 
     ``answers`` has for each message when it was received, and the time until the first chunk of its answer was sent.
     """
@@ -132,5 +132,5 @@ def is_local(host: str) -> bool:
 
 
 def nearest_percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the percentile of sorted values by nearest rank; ``share`` is from 0 to 1, None without values."""
+    """Return the percentile ``share`` (0 to 1) of sorted values by nearest rank, None without values."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None

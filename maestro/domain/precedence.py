@@ -23,16 +23,16 @@ class Priority:
     SCHEDULED = 10
 
 
-def message_priority(*, owner: bool, conductor: bool = False) -> int:
-    """Return the priority of a message from its sender and, once known, its agent (docs/decisions.md: priorities)."""
-    return Priority.OWNER if owner else Priority.CONDUCTOR if conductor else Priority.MESSAGE
+def message_priority(*, from_owner: bool, to_conductor: bool = False) -> int:
+    """Return the priority of a message by its sender and, if known, its agent (docs/decisions.md: priorities)."""
+    return Priority.OWNER if from_owner else Priority.CONDUCTOR if to_conductor else Priority.MESSAGE
 
 
 class Precedence(Value):
-    """The position of work among waiting work: its priority and, within that, its key and weight in the fair queue.
+    """The rank of a job or call among waiting ones: its priority, then its key and weight in the fair queue.
 
     ``key`` identifies the paying client, else the channel, as an id or a digest of at most 64 bytes; it is empty if
-    there is no fair sharing. A key with a ``weight`` of 2 is served twice as often as a key of weight 1.
+    there is no fair queue. A key with a ``weight`` of 2 is served twice as often as a key of weight 1.
     """
 
     priority: int = Priority.MESSAGE
@@ -41,12 +41,12 @@ class Precedence(Value):
 
 
 def is_background_priority(priority: int) -> bool:
-    """Return whether work of this priority ranks behind users' messages, so that its number may be limited."""
+    """Return whether jobs of this priority rank behind users' messages; the number of such jobs may be limited."""
     return priority > Priority.MESSAGE
 
 
 def build_precedence(priority: int, client_id: int | None, weight: float | None, address: Address) -> Precedence:
-    """Return the precedence of a job, shared by the paying client, else by the channel.
+    """Return the precedence of a job; its key in the fair queue is the paying client, else the channel.
 
     A channel's name may be a telephone number, so only a digest of it is used. ``weight`` is that of the client, None
     without a client.
@@ -71,7 +71,7 @@ class FairQueue(Generic[Item]):
         self._due: dict[Hashable, float] = {}
         self._items_of: dict[Hashable, deque[tuple[float, Item]]] = {}
         self._order: list[tuple[float, int, Hashable]] = []
-        """A heap of the waiting keys, by due time and then by the time since when they wait."""
+        """A heap of the waiting keys, by due time and then by arrival."""
         self._weight = 0.0
         self._arrivals = itertools.count()
 
@@ -126,7 +126,7 @@ class FairQueue(Generic[Item]):
         heapq.heappush(self._order, (self._due[key], next(self._arrivals), key))
 
     def _delete_old_due_times(self) -> None:
-        """Delete due times that no longer matter: those of keys without items that are not in the future."""
+        """Delete past due times of keys without items, because they no longer affect the order."""
         if not self._items_of:
             self._weight = 0.0  # This resets the rounding errors of earlier subtractions.
         if len(self._due) > 2 * len(self._items_of) + MOST_IDLE_KEYS:
@@ -155,11 +155,11 @@ class ClaimCandidate(NamedTuple):
 
 
 IN_HAND = 50
-"""The most claimed jobs that may wait for Maestro itself; at this number, no further jobs are claimed."""
+"""The most claimed jobs that may wait for Maestro, not for a model or a tool; at this number, claiming pauses."""
 
 
 class ClaimOrder:
-    """The order in which the dispatcher claims jobs; its fair queues last from one call of ``choose_jobs`` to the next.
+    """The order in which the dispatcher claims jobs; its fair queues persist between calls of ``choose_jobs``.
 
     Callers run at most ``background`` jobs that rank behind users' messages. Without ``fair``, jobs of one priority are
     claimed first in, first out. ``in_hand`` is the most claimed jobs that may wait for Maestro itself, not for a model
@@ -177,8 +177,8 @@ class ClaimOrder:
     ) -> list[ClaimCandidate]:
         """Return up to ``at_most`` jobs to claim, the most urgent first.
 
-        At most ``background_room`` of them are background jobs; the others keep their positions in the fair queues,
-        whether ``candidates`` has them or not.
+        At most ``background_room`` of them are background jobs. Without room for background jobs, their fair queues
+        stay unchanged, even if ``candidates`` lacks these jobs.
         """
         waiting: dict[int, dict[Hashable, list[tuple[float, ClaimCandidate]]]] = {
             priority: {} for priority in self._queues

@@ -1,4 +1,4 @@
-"""The release of the installed distribution, read without importing anything else."""
+"""The release of the installed distribution, read without importing other modules of Maestro."""
 
 from importlib.metadata import version
 

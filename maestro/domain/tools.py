@@ -43,7 +43,7 @@ NOT_MADE_IN_WHAT_IF = (
 
 
 class ToolState(StrEnum):
-    """The state of a tool call; ``unknown`` means that its process died during the call, which is not repeated."""
+    """The state of a tool call; ``unknown``: the process died during the call, and the call is not repeated."""
 
     STARTED = "started"
     WAITING = "waiting"

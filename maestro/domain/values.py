@@ -59,7 +59,7 @@ class View(Value):
 
 
 class Page(View, Generic[Item]):
-    """A page of a list, with the cursor of the page after it."""
+    """A page of a list, with the cursor of the next page."""
 
     items: tuple[Item, ...]
     next: str | None = Field(description="the cursor of the next page, null on the last")
@@ -147,7 +147,7 @@ def require_time_order(since: datetime | None, until: datetime | None) -> None:
 
 
 def read(shape: type[Shape], fields: Mapping[str, object]) -> Shape:
-    """Return a validated model with these fields, which have their JSON names or their names in code.
+    """Return a validated instance of ``shape`` with these fields, by their JSON names or their names in code.
 
     Raises ``InvalidEdit``, which names every invalid field and never quotes a value.
     """

@@ -64,7 +64,7 @@ def new_job(tx: Transaction, received: ReceivedMessage, *, waits: bool = False) 
     """Return a new job for the message; with ``waits``, the job gets a position in the message's lane."""
     return Job(
         id=new_job_id(),
-        priority=message_priority(owner=received.person.is_owner),
+        priority=message_priority(from_owner=received.person.is_owner),
         lane=received.inbound_lane if waits else None,
         created_at=tx.now,
         **received.message.address.model_dump(),

@@ -280,7 +280,7 @@ class Intake:
                 )
         return tx.jobs.add_job(
             id=job_id,
-            priority=message_priority(owner=received.person.is_owner),
+            priority=message_priority(from_owner=received.person.is_owner),
             lane=received.inbound_lane,
             inbox_id=row.id,
             told_to_wait=told_to_wait,

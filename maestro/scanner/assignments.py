@@ -89,7 +89,7 @@ _UNRELATED = re.compile(
     rb"|(?:^|[ \t\"'\-_.])(?:checksum|digest|etag|hash|sha[0-9]*|md5|crc[0-9a-z]*|cursor|ids?|codes?|commit|version"
     rb"|image|arn|colou?r|size|status|session|parent|key|token)[\"'`]{0,2}[ \t]{0,2}[:=]"
 )
-"""Separates a name from a value that does not belong to it: a sentence ends, or a label begins."""
+"""Text that separates a name from an unrelated value: a sentence ends, or a label begins."""
 _VERBS = ("pass", "pwd", "auth", "keys", "tokens")
 _PAIRS = rb"(?i)(?:value|val|content|default|data|plaintext)\\?[\"']?\s{0,4}(?:=>|[:=])|<(?:value|string)>"
 """A fast pre-check: every text in which ``PAIRED`` finds a value matches this pattern."""
@@ -256,7 +256,7 @@ def _find_in_prose(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]]
 
 
 def is_on_line_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
-    """Return whether a value is alone on a line below an unquoted name; ``KeyError: 'password'`` is a quoted one."""
+    """Return whether a value is alone on the line below a name; a quoted name (``KeyError: 'password'``) has none."""
     return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
 
@@ -278,12 +278,11 @@ def _closes_earlier_quote(data: bytes, name: ByteRange, at: int, value: ValueSpa
 
 
 class TablePlugin(SpanPlugin):
-    """Finds the cells of columns named after a secret, in Markdown, CSV, spreadsheet text and SQL inserts."""
+    """Finds secrets in table columns named like "password", in Markdown, CSV, spreadsheet text and SQL inserts."""
 
     secret_type = "Secret in a table"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Compile the pattern for SQL inserts."""
         self._insert = compile_latin_pattern(_INSERT)
 
     def find_ranges(self, data: bytes) -> Iterator[ByteRange]:

@@ -99,7 +99,6 @@ class HeaderPlugin(SpanPlugin):
     secret_type = "Secret in a header or an option"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Compile the patterns of headers and options."""
         self._logins = [
             (
                 [clue.encode() for clue in rule["clues"]],
@@ -129,7 +128,6 @@ class AddressPlugin(SpanPlugin):
     secret_type = "Secret in an address"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Compile the patterns of addresses."""
         self._scheme = compile_latin_pattern(_SCHEME)
         self._bare = compile_latin_pattern(_BARE)
         self._webhooks = compile_latin_pattern(
@@ -146,7 +144,7 @@ class AddressPlugin(SpanPlugin):
                 yield match.span(match.lastindex)
         if b"=" in data:
             for match in self._query.finditer(data):
-                # A value after a semicolon also ends at one, as in a database's connection string.
+                # A value that begins after a semicolon ends at the next one, as in a database's connection string.
                 value = match[1].partition(b";")[0] if match[0][:1] == b";" else match[1]
                 if _is_query_key(data[match.start() : match.start(1)].lower(), value):
                     yield match.start(1), match.start(1) + len(value)

@@ -1,4 +1,4 @@
-"""Decides which kind of secret a name announces, and whether the value is one, or only a word, a variable or code."""
+"""Decides which kind of secret a name announces, and whether a value is a secret or only a word, a variable or code."""
 
 import re
 from enum import Enum, auto

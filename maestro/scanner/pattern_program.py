@@ -1,4 +1,4 @@
-"""A program that searches texts for an operator's own patterns; Maestro kills it when a pattern does not end.
+"""A program that searches texts for an operator's own patterns; Maestro kills it when a search takes too long.
 
 The program imports the standard library only, so that it starts in 20 ms. It reads requests and writes answers as lines
 of JSON on the socket that is its standard input: for each pattern the ranges of characters that match, or null for an

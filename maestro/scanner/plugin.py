@@ -1,4 +1,4 @@
-"""What every rule uses: the data files, the text folded to one byte a character, and the base class of plugins."""
+"""The common parts of all rules: data files, text folded to one byte per character, and the base class of plugins."""
 
 import re
 import tomllib
@@ -109,7 +109,7 @@ def _fold_character(character: str) -> str | None:
 
 @cache
 def read_look_alikes() -> Mapping[str, str]:
-    """Return the ASCII look-alike of each character; full-width and mathematical forms are decomposed."""
+    """Return the ASCII look-alike of each character; for full-width and mathematical forms, decomposition finds it."""
     return {pair[0]: pair[1] for pair in word_set("look_alikes")}
 
 
@@ -164,7 +164,7 @@ def _resolve_escape(escape: str) -> bytes:
 class SpanPlugin(BasePlugin):
     """A plugin that reads a whole text at once, in time linear in the text's length, and stores nothing.
 
-    The interface of detect-secrets works as well, but returns values only, which is not enough to redact a text.
+    It also has the interface of detect-secrets, which returns only values, while a redaction needs their positions.
     """
 
     @abstractmethod

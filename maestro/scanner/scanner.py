@@ -24,12 +24,12 @@ from maestro.scanner.tokens import BlockPlugin, FormPlugin, TokenPlugin, token_t
 MOST_PROCESSES = 8
 """The most child processes: this many scans may hang before a further scan has to wait."""
 IDLE_PROCESSES = 2
-"""The number of idle processes that are kept for later scans."""
+"""The most idle child processes that stay alive for further scans."""
 
 WINDOW = 16_384
 """Characters scanned at a time, so that rules that rescan their input stay fast in a long text."""
 OVERLAP = 4_096
-"""Characters that two windows share; a longer secret is found by its beginning."""
+"""Characters that two successive windows have in common; a longer secret is found by its beginning."""
 _ROUNDS = 2
 ALLOW_NOTHING = AllowList()
 
@@ -48,7 +48,7 @@ class ScanIncomplete(Exception):
 
 
 class PatternProcesses:
-    """Searches in child processes on behalf of any number of threads; the processes start on demand."""
+    """Searches texts for operators' patterns in child processes, which start on demand; safe for many threads."""
 
     def __init__(self) -> None:
         """Start no process yet, because most operators have no patterns of their own."""
@@ -66,7 +66,7 @@ class PatternProcesses:
             self._slots.release()
 
     def end_processes(self) -> None:
-        """End the idle processes; each also ends when this process ends, which closes its socket."""
+        """End the idle child processes; without this call, they end when this process ends."""
         with self._lock:
             idle, self._idle = self._idle, []
         for process in idle:
@@ -138,7 +138,7 @@ class _PatternProcess:
         self._socket.sendall(json.dumps(request).encode("ascii") + b"\n")
 
     def read_answer(self, deadline: float) -> list[tuple[int, int]] | None:
-        """Return the next pattern's matches, None if it is invalid; raises OSError at the deadline, or ValueError."""
+        """Return the next pattern's matches, None for an invalid pattern; raises OSError when late, else ValueError."""
         while b"\n" not in self._read:
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             news = self._socket.recv(65_536)
@@ -245,7 +245,7 @@ class DetectSecretsScanner:
         return ScanResult(text, merge_spans((*spans, *drop_findings_in_marks(text, matched))), problem)
 
     def end_processes(self) -> None:
-        """End the processes at once; without this call they end with this process."""
+        """End the child processes at once; without this call, they end when this process ends."""
         self._children.end_processes()
 
 

@@ -147,7 +147,6 @@ class FormPlugin(SpanPlugin):
     secret_type = "Token of a known form"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Compile the patterns."""
         self._forms = [
             (
                 form["clue"].encode(),
@@ -196,7 +195,6 @@ class BlockPlugin(SpanPlugin):
     secret_type = "Private key block"  # noqa: S105 - the name of a rule, not a secret
 
     def __init__(self) -> None:
-        """Compile the patterns of the begin and end marks."""
         self._begin = compile_latin_pattern(_BEGIN, any_case=True)
         self._end = compile_latin_pattern(_END, any_case=True)
         self._putty = compile_latin_pattern(_PUTTY)

@@ -1,4 +1,4 @@
-"""Values after a name: where a value starts and ends, and its shape: words, random characters, a placeholder."""
+"""Finds where the value after a name begins and ends, and judges its form: words, random characters, a placeholder."""
 
 import re
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _CLOSING = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
 _SENTENCE_ENDS = b".,;:"
 
 JUDGED = 80
-"""How many bytes of a value are judged: more than enough to recognise a secret."""
+"""The number of bytes of a value that are judged: more than enough to recognise a secret."""
 
 _LETTERS = re.compile(rb"[A-Za-z]+")
 _CASES = re.compile(rb"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]+")

@@ -13,7 +13,7 @@ from maestro.domain.values import DisplayName, Page, View
 CONDUCTOR = "conductor"
 
 BEARER_PREFIX = "mst_"
-"""The prefix of every token, by which operators and secret scanners recognise one."""
+"""The prefix of every agent token, by which operators and secret scanners recognise a token."""
 TOKEN_BYTES = 32
 MOST_TOKENS = 100
 """The most active tokens of one agent; a higher number means that unused tokens were not revoked."""
@@ -37,7 +37,7 @@ class Permission(StrEnum):
 
 
 class BusyMode(StrEnum):
-    """The treatment of a message while an earlier one of its lane is answered (docs/decisions.md: busy agents)."""
+    """What happens to a message while its lane (queue) is busy with an earlier one (docs/decisions.md: busy agents)."""
 
     QUEUE = "queue"
     COLLECT = "collect"
@@ -52,14 +52,14 @@ class MemoryScope(StrEnum):
 
 
 class Agent(SQLModel, table=True):
-    """An agent; ``model`` is ``provider/model``, empty for the model of the provider account.
+    """An agent: a persona that answers. ``model`` is ``provider/model``, empty for the provider account's model.
 
-    ``fallbacks`` are the models to try after ``model``, ``tools`` the names of the tools it may call, ``skills`` the
-    slugs of the skills it may get, ``allow_users`` the users (``platform:userId``) that may talk to it; all four are
-    separated by blanks. None means the default tools, every skill, or every user. ``quirks`` is a JSON list of
-    sentences. ``memory_scope`` is None for the scope of the settings. ``version`` counts its edits. ``configured`` is
-    true if the configuration file defines the agent, and ``entry`` is the digest of that entry; when the file no longer
-    defines it, the agent is archived.
+    ``fallbacks`` (models to try after ``model``), ``tools``, ``skills`` (slugs) and ``allow_users``
+    (``platform:userId``) are lists separated by blanks. None in ``tools``, ``skills`` or ``allow_users`` means the
+    default tools, every skill, or every user. ``quirks`` is a JSON list of sentences on the agent's speech.
+    ``memory_scope`` is None for the scope in the settings. ``version`` counts the edits. ``configured`` is true if the
+    configuration file defines the agent, and ``entry`` is the digest of that entry. When the file no longer defines the
+    agent, the agent is archived.
     """
 
     __tablename__ = "agents"
@@ -144,7 +144,7 @@ def paying_client_id(agent: Agent, binding: AgentChannel | None) -> int | None:
 
 
 def recalls_per_conversation(agent: Agent, default_scope: MemoryScope) -> bool:
-    """Return whether an agent recalls facts only in their conversation (docs/decisions.md: memory scope)."""
+    """Return whether an agent recalls a fact only in the fact's conversation (docs/decisions.md: memory scope)."""
     return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
 
 
@@ -154,7 +154,7 @@ def channel_busy_mode(binding: AgentChannel | None, default: BusyMode) -> BusyMo
 
 
 class AgentToken(SQLModel, table=True):
-    """A token of an agent: its SHA-256 digest, and its last four characters so that operators can tell tokens apart."""
+    """A token of an external agent: its SHA-256 digest, and its last four characters, by which operators know it."""
 
     __tablename__ = "agent_tokens"
 
@@ -178,13 +178,13 @@ class TokenHolder:
 
 
 class NewToken(View):
-    """A request to create a token; its name tells operators where the token is used."""
+    """A request to create a token of an agent; ``name`` tells operators where the token is used."""
 
     name: DisplayName = ""
 
 
 class TokenView(View):
-    """A token for operators; ``last_used_at`` is updated at most once a minute."""
+    """A token of an agent, without its text; ``lastUsedAt`` is updated at most once a minute."""
 
     id: int
     name: str

@@ -38,8 +38,8 @@ _LISTS = ("fallbacks", "tools", "skills", "allow_users")
 class AgentFields(View):
     """The editable fields of an agent, used by configuration, pages, commands and directives.
 
-    A field of None has the common setting; an empty ``name`` means the slug. The dashboard's form shows a field with a
-    ``title`` as a line of text, with the first of its ``examples`` as the placeholder.
+    A null field means the default that all agents share; an empty ``name`` means the slug. The dashboard's form shows a
+    field with a ``title`` as a line of text, with the first of its ``examples`` as the placeholder.
     """
 
     name: DisplayName = Field(
@@ -81,7 +81,7 @@ class NewAgent(AgentFields):
 
 
 class AgentChange(AgentFields):
-    """Changes to an agent: only fields present in the request count, whatever values the other fields have.
+    """Changes to an agent; only the fields that are present in the request change the agent.
 
     ``version`` is the version that the editor saw: the change is refused if the agent has a newer one. ``force`` allows
     archiving or demoting the last conductor.
@@ -92,12 +92,12 @@ class AgentChange(AgentFields):
 
     @property
     def given_fields(self) -> frozenset[str]:
-        """The names of the agent's fields in the request."""
+        """The names of the agent's fields that the request contains."""
         return frozenset(self.model_fields_set & AgentFields.model_fields.keys())
 
 
 class Rollback(View):
-    """A request to restore an earlier version of an agent, with the reason."""
+    """A request to restore an earlier version of an agent; ``force`` is as in ``AgentChange``."""
 
     version: int = Field(ge=1)
     reason: str = Field(default="", max_length=MAX_REASON)
@@ -105,7 +105,7 @@ class Rollback(View):
 
 
 class BindingFields(View):
-    """The editable fields of a binding."""
+    """The editable fields of the binding of a channel to an agent."""
 
     permission: Permission = Field(default=Permission.FULL, description="only with full may users talk to the agent")
     key_by_user: bool = Field(default=False, description="give each user a separate conversation")
@@ -125,19 +125,19 @@ class NewBinding(BindingFields):
 
 
 class BoundChannel(NewBinding):
-    """A request to bind a channel to the agent of this slug."""
+    """A request to bind a channel to an agent, which ``agent`` names by its slug."""
 
     agent: Slug
 
 
 class BindingChange(BindingFields):
-    """Changes to a binding: only fields present in the request count; ``agent`` moves the channel to another agent."""
+    """Changes to a binding; only fields in the request change it. ``agent`` moves the channel to another agent."""
 
     agent: Slug = ""
 
     @property
     def binding_values(self) -> dict[str, object]:
-        """The changed values, except the agent."""
+        """The changed fields of the binding by name, without ``agent``."""
         return {name: getattr(self, name) for name in self.model_fields_set & BindingFields.model_fields.keys()}
 
 
@@ -147,14 +147,14 @@ def apply_change(before: AgentFields, change: AgentChange) -> AgentFields:
 
 
 def removes_last_conductor(agent: Agent, after: AgentFields, others: int) -> bool:
-    """Return whether a change archives or demotes the last conductor; ``others`` counts the other active ones."""
+    """Return whether a change archives or demotes the last conductor; ``others`` counts other active conductors."""
     conducts = agent.role == CONDUCTOR and agent.status is AgentStatus.ACTIVE
     stays = after.role == CONDUCTOR and after.status is not AgentStatus.ARCHIVED
     return conducts and not stays and others == 0
 
 
 def agent_fields(agent: Agent, client: str) -> AgentFields:
-    """Return an agent's fields and paying client without validation: an earlier release may have accepted them."""
+    """Return an agent's editable fields, not validated, because an earlier release may have accepted other values."""
     stored = {name: getattr(agent, name) for name in AgentFields.model_fields.keys() & Agent.model_fields.keys()}
     lists = {name: tuple(stored[name].split()) if stored[name] is not None else None for name in _LISTS}
     return AgentFields.model_construct(
@@ -174,7 +174,7 @@ def write_fields(agent: Agent, fields: AgentFields, client_id: int | None) -> No
 
 
 def version_fields(version: AgentVersion) -> AgentFields:
-    """Return an agent's fields at a version, without validation: an earlier release may have accepted the values."""
+    """Return an agent's fields at a version, not validated: an earlier release may have accepted other values."""
     stored = json.loads(version.snapshot)
     lists = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
     scope = MemoryScope(stored["memoryScope"]) if stored["memoryScope"] else None

@@ -11,7 +11,7 @@ from maestro.domain.messages import Address, Addressing, IncomingMessage
 from maestro.domain.settings.jobs import RoutingSettings
 
 MOST_MARKS = 1_000
-"""The most ``@`` of a text that are checked, so that a text full of them costs little."""
+"""The most ``@`` signs of a text that are checked for a mention; this limits the time for a text full of them."""
 _LOCAL_PART = ".+-%"
 """Punctuation that may occur in an e-mail address before the ``@``."""
 _JOINS = "-."
@@ -19,7 +19,7 @@ _JOINS = "-."
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Letters of scripts without blanks between words or before suffixes: they end a token."""
+"""Letters of scripts without blanks between words or before suffixes: a mentioned name may end before one."""
 
 UNMENTIONED = "neither the bot nor its agent is mentioned (requireMention)"
 
@@ -59,7 +59,7 @@ def find_mention(content: str, agents: Sequence[RoutableAgent]) -> int | None:
 
 
 def _may_begin_mention(text: str, at: int) -> bool:
-    """Return whether a mention may begin at this ``@``: it does not follow a word, as it does in an e-mail address."""
+    """Return whether the ``@`` at a position may begin a mention; after a word, it is part of an e-mail address."""
     before = text[at - 1] if at else ""
     joined = before in _LOCAL_PART and at > 1 and _is_word_character(text[at - 2])
     return not (_is_word_character(before) or before == "@" or joined)
@@ -93,7 +93,7 @@ def _fold_case(text: str) -> str:
 
 @dataclass(frozen=True)
 class RoutingSnapshot:
-    """The data on which routing decides.
+    """The data by which routing chooses the agent for one message.
 
     ``agents`` are the active agents, oldest first; agents that cannot be chosen may be missing. ``account_agent`` is
     the id of the agent assigned to the receiving account, ``bound_agent`` that of the channel's binding; both may name
@@ -121,9 +121,9 @@ def choose_route(message: IncomingMessage, snapshot: RoutingSnapshot) -> Route:
 
     The first matching rule wins: the agent of the receiving account; the channel's agent; a mentioned agent; the
     conductor in its own channel; the agent of a dashboard channel; the conductor for direct messages and for messages
-    that mention the account; the fallback agent. A rule with an inactive agent is skipped. In groups, an account's
-    agent answers only messages addressed to it; for such an account no later rule applies except the channel's binding,
-    because several accounts may receive the same message and only one should answer.
+    that mention the account; the fallback agent. A rule with an inactive agent is skipped. In a group, the agent of an
+    account answers only messages that address the account or the agent. After it, only the channel's binding applies:
+    several accounts may receive the same message, and only one should answer.
     """
     for agent, reason in _evaluate_rules(message, snapshot):
         if agent is not None:

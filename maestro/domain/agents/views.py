@@ -26,7 +26,7 @@ class FieldChange(View):
 
 
 def diff_fields(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:
-    """Return the changed fields in their order; without ``before`` (the first version) all fields, with null before."""
+    """Return the fields that differ, in their order; without ``before`` (the first version), all change from null."""
     old = before.model_dump(mode="json", by_alias=False) if before is not None else {}
     new = after.model_dump(mode="json", by_alias=False)
     return tuple(
@@ -87,7 +87,7 @@ def _lines_of_kind(kind: LineKind, lines: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def _value_lines(value: JsonValue) -> list[str]:
-    """Return a value as lines; an empty text has none."""
+    """Return the lines of a field's value; an empty text has no lines."""
     if value is None:
         return ["(the common setting)"]
     if isinstance(value, list):
@@ -96,7 +96,7 @@ def _value_lines(value: JsonValue) -> list[str]:
 
 
 class AgentSummary(View):
-    """An agent in a list; an empty ``model`` means the provider account's, ``updatedAt`` is the last edit's time."""
+    """An agent in a list; an empty ``model`` means the provider account's model, ``updatedAt`` is the last edit."""
 
     id: int
     slug: str
@@ -111,7 +111,7 @@ class AgentSummary(View):
 
 
 class Binding(View):
-    """A binding of a channel to an agent; a ``configured`` one is controlled by the configuration file."""
+    """A binding of a channel to an agent; the configuration file controls it if it is ``configured``."""
 
     id: int
     agent: str
@@ -131,7 +131,7 @@ class BindingPage(Page[Binding]):
 
 
 class AgentDetail(AgentFields, AgentSummary):
-    """An agent with its editable fields and its bindings; a null field means the common setting."""
+    """An agent with its editable fields and bindings; a null field means the default that all agents share."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
@@ -158,7 +158,7 @@ class VersionPage(Page[VersionSummary]):
 
 
 class VersionDetail(View):
-    """An agent at a version, with the changes since version ``against``; null compares with an empty agent."""
+    """An agent at a version, with the changes since version ``against``, or since an empty agent if that is null."""
 
     version: int
     at: datetime
@@ -170,7 +170,7 @@ class VersionDetail(View):
 
 
 def agent_page(agents: Sequence[Agent], cursor: str | None, limit: int) -> AgentPage:
-    """Return a page of up to ``limit`` agents; ``agents`` are sorted by slug, the cursor is a page's last slug."""
+    """Return a page of up to ``limit`` agents, sorted by slug; ``cursor`` is the last slug of the previous page."""
     following = [agent for agent in agents if cursor is None or agent.slug > cursor]
     page = tuple(map(AgentSummary.model_validate, following[:limit]))
     return AgentPage(items=page, next=page[-1].slug if len(following) > limit else None)
@@ -184,7 +184,7 @@ def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding])
 
 
 def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
-    """Return a page of up to ``limit`` versions, newest first; one more, if given, is the base for the last one."""
+    """Return a page of up to ``limit`` versions, newest first; a further one is only compared with the last one."""
     items = tuple(
         VersionSummary.from_row(edit, changed=tuple(change.field for change in _field_changes(edit, before)))
         for edit, before in zip(versions[:limit], [*versions[1:], None], strict=False)

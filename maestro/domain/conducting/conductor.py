@@ -17,7 +17,7 @@ from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.domain.texts import quote_text
 
 PROTECTED_FIELDS = frozenset({"role", "status"})
-"""Fields that a conductor may not change in itself: without its role, it could not change them back."""
+"""The agent fields that a conductor may not change in itself, because it could not change them back."""
 
 INCOMPLETE = "the tag was not written completely"
 """The reason given for a tag that is cut off or has an invalid key."""
@@ -131,11 +131,11 @@ system_prompt: You help the developers of this project.
 
 @dataclass(frozen=True)
 class Requester:
-    """The origin of an answer's directives: the answering agent and the user (``platform:userId``) of the message.
+    """The agent that wrote directives (tags that act), and the user (``platform:userId``) whose message it answers.
 
-    ``person`` is empty for a job without a user, as of a schedule. ``allowed`` means that ``conductor.allowUsers``
-    lists the user, ``address`` is where the user asked, and ``shortest`` is the shortest interval of a schedule.
-    ``approval`` is the status of the approval of the directives, None if no approval was required.
+    ``person`` is empty for a job without a user, such as that of a schedule. ``allowed`` means that
+    ``conductor.allowUsers`` lists the user. ``address`` is where the user asked, ``shortest`` the shortest interval of
+    a schedule. ``approval`` is the status of the approval of the directives, None if no approval was required.
     """
 
     agent: Agent
@@ -149,7 +149,7 @@ class Requester:
 
     @property
     def refusal(self) -> str:
-        """The reason why a conductor's tags are not executed; empty if they are allowed."""
+        """The reason why the agent's conductor tags are not executed; empty if they are allowed."""
         if self.agent.role != CONDUCTOR:
             return f"only a conductor can do that, and @{self.agent.slug} is not one"
         if not self.person:
@@ -173,7 +173,7 @@ class Requester:
 
 @dataclass(frozen=True)
 class ActionOutcome:
-    """The outcome of one tag: ``detail`` is the sentence shown to users, ``subject`` the object of the tag."""
+    """The outcome of one tag: ``detail`` is the sentence shown to users, ``subject`` names what the tag changes."""
 
     state: ActionState
     detail: str
@@ -207,9 +207,9 @@ def escape_tags(text: str) -> str:
 
 
 def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[DelegatedTask]) -> str:
-    """Return the text of an answer: its text without tags, then a line for each outcome that users must see.
+    """Return the answer as users see it: the text without tags, then a line for each outcome that users must see.
 
-    An answer with no text of its own gets a fixed sentence, so that the user sees that the message was received.
+    If an answer consists of tags only, a fixed sentence takes the place of the text: every message gets an answer.
     """
     awaited = ", ".join(f"@{task.slug}" for task in passed_on if task.hears)
     given_away = ", ".join(f"@{task.slug}" for task in passed_on if not task.hears)
@@ -219,7 +219,7 @@ def answer_text(visible: str, outcome_lines: Sequence[str], passed_on: Sequence[
 
 
 def outcomes_note(actions: Sequence[Action]) -> str:
-    """Return a note for the model's next prompt on failed and changed tags; details are quoted as text of models."""
+    """Return a note for the next prompt on tags that failed or were changed; details are quoted as untrusted text."""
     news = [action for action in actions if needs_report(action.state, action.detail)]
     lines = [f"- {action.tag}, {action.state}: {quote_text(action.detail, 300)}" for action in news[:10]]
     return "\n".join(["Outcomes of tags in your last answer:", *lines]) if lines else ""
@@ -233,7 +233,7 @@ def add_conductor_prompt(fields: AgentFields) -> AgentFields:
 
 
 def tag_rules(role: str, *, delegates: bool) -> str:
-    """Return the prompt's rules for writing tags; ``delegates``: there are agents to which this agent may delegate."""
+    """Return the rules for writing tags in a prompt; ``delegates`` adds the rule for tasks to other agents."""
     lines = ["Tags in your answer are acted on and taken out; people see only the rest. Close every tag."]
     lines += (f"- {text}" for name, text in _TAG_RULES.items() if delegates or name is not TagName.DELEGATE)
     if role == CONDUCTOR:

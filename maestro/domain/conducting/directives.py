@@ -53,21 +53,21 @@ _ALIASES = {
     "zone": "timezone",
 }
 _LISTS = frozenset({"fallbacks", "tools", "skills", "allow_users"})
-_TEXTS = (
+_TEXT_KEYS = (
     frozenset(name for names in FIELDS.values() for name in names)
     - _LISTS
     - {"quirks", "channels", "daily_budget", "jitter", "script"}
 )
 
 
-def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValue]:
+def read_fields(body: str, text_keys: Collection[str] = ()) -> Mapping[str, JsonValue]:
     """Return the fields of a tag by key; keys are in lower case, with ``_`` between words.
 
     A line that is indented or has no ``key:`` continues the previous value. A value in single quotes is the quoted
     text. A value that is JSON is decoded, except numbers of 15 digits and more, which are ids and stay text. Any other
     value is text. After a key without a value, lines of ``- ...`` are a list, and lines of ``key: value`` are nested
-    fields. The values of the keys in ``texts`` are always text. The whole body may be one JSON object or a fenced code
-    block.
+    fields. The values of the keys in ``text_keys`` are always text. The whole body may be one JSON object or a fenced
+    code block.
 
     Raises ``InvalidEdit`` for text before the first key and for a key that occurs twice.
     """
@@ -77,7 +77,7 @@ def read_fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValu
     whole = _decode_json(text)
     if isinstance(whole, dict):
         return {field_key(key): value for key, value in whole.items()}
-    return _read_field_lines(text, texts, _DEEPEST)
+    return _read_field_lines(text, text_keys, _DEEPEST)
 
 
 def field_key(written: str) -> str:
@@ -85,7 +85,7 @@ def field_key(written: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", written).lower()
 
 
-def _read_field_lines(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
+def _read_field_lines(text: str, text_keys: Collection[str], depth: int) -> dict[str, JsonValue]:
     entries: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         start = _KEY.fullmatch(line)
@@ -99,7 +99,7 @@ def _read_field_lines(text: str, texts: Collection[str], depth: int) -> dict[str
     for key, lines in entries:
         if key in fields:
             raise InvalidEdit(f"the field {key} is given twice; write it once")
-        fields[key] = _text_value(lines) if key in texts else _decoded_value(lines, depth)
+        fields[key] = _text_value(lines) if key in text_keys else _decoded_value(lines, depth)
     return fields
 
 
@@ -120,7 +120,7 @@ def _text_value(lines: Sequence[str]) -> str:
 
 
 def unquote_single(text: str) -> str:
-    """Return a text without YAML single quotes; in them, two quotes stand for one."""
+    """Return a text without its YAML single quotes; inside them, two single quotes mean one."""
     quoted = re.fullmatch(r"'((?:[^']|'')*)'", text)
     return quoted[1].replace("''", "'") if quoted else text
 
@@ -176,7 +176,7 @@ def read_agent_creation(tag: Tag, asked_in: Address) -> tuple[NewAgent, tuple[Ne
 
 
 def read_agent_update(tag: Tag, asked_in: Address) -> tuple[AgentChange, tuple[NewBinding, ...]]:
-    """Return the change of an UPDATE_AGENT tag and further channels; raises ``InvalidEdit``, also without fields."""
+    """Return the change of an UPDATE_AGENT tag and channels to bind; raises ``InvalidEdit``, also without fields."""
     fields = _api_values(_tag_fields(tag))
     channels = _pop_bindings(fields, asked_in)
     if not fields and not channels:
@@ -185,7 +185,7 @@ def read_agent_update(tag: Tag, asked_in: Address) -> tuple[AgentChange, tuple[N
 
 
 def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
-    """Return the content of a CREATE_CRON or CREATE_HEARTBEAT tag; raises ``InvalidEdit`` for invalid fields.
+    """Return the schedule of a CREATE_CRON or CREATE_HEARTBEAT tag; raises ``InvalidEdit`` for invalid fields.
 
     Without a channel, the agent answers in the channel and thread in which the user asked the conductor.
     """
@@ -198,7 +198,7 @@ def read_schedule_creation(tag: Tag, asked_in: Address) -> NewSchedule:
 
 
 def read_client_creation(tag: Tag) -> NewClient:
-    """Return the content of a CREATE_CLIENT tag; raises ``InvalidEdit`` for invalid fields."""
+    """Return the client of a CREATE_CLIENT tag; raises ``InvalidEdit`` for invalid fields."""
     fields = _non_empty_fields(tag)
     if "plan" in fields:
         fields["plan"] = str(fields["plan"]).lower().replace("-", "_").replace(" ", "_")
@@ -211,7 +211,7 @@ def normalize_slug(written: str) -> str:
 
 
 def _clean_slug(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
-    """Return the fields; the field ``name``, if present, has its slug normalized."""
+    """Return a copy of the fields in which the slug in the field ``name``, if present, is normalized."""
     return {**fields, name: normalize_slug(str(fields[name]))} if name in fields else {**fields}
 
 
@@ -222,13 +222,13 @@ def _non_empty_fields(tag: Tag) -> dict[str, JsonValue]:
 
 def _tag_fields(tag: Tag) -> dict[str, JsonValue]:
     """Return the fields of a tag; ``null`` in a text field becomes an empty text."""
-    written = {**read_fields(tag.body, _TEXTS)}
+    written = {**read_fields(tag.body, _TEXT_KEYS)}
     personality = written.pop("personality", None)
     if personality is not None:
         written |= _require_object(personality, "personality", "voice and quirks")
     fields = rename_aliases(written)
     _check_field_names(fields, FIELDS[tag.name])
-    return {name: "" if name in _TEXTS and value == "null" else value for name, value in fields.items()}
+    return {name: "" if name in _TEXT_KEYS and value == "null" else value for name, value in fields.items()}
 
 
 def _api_values(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -304,7 +304,7 @@ def _address_fields(fields: Mapping[str, JsonValue], asked_in: Address) -> dict[
 
 
 def _text_field(fields: Mapping[str, JsonValue], name: str) -> str:
-    """Return a field as text, because models often write platform ids as numbers; raises ``InvalidEdit`` for others."""
+    """Return a field as text, also a number, as models often write ids; raises ``InvalidEdit`` for other types."""
     value = fields.get(name, "")
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value).strip()

@@ -14,7 +14,7 @@ from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.messages import Address
 
 INDEXED_COLUMNS = ("superseded", "role", "token_estimate", "inbox_id", "plain_chars")
-"""The columns that a prompt needs of a message with ``plain_chars``; an index covers them."""
+"""The columns of a message with ``plain_chars`` that a prompt needs; an index contains all of them."""
 
 RETAINED_MESSAGES = 10
 """The number of newest messages, which a compaction never removes."""
@@ -36,7 +36,7 @@ INSTRUCTIONS = {
         "people, the open points and whatever is needed to continue. Write only the summary."
     ),
 }
-"""The instructions to the model for the messages that a compaction removes."""
+"""The instructions to the model in a compaction: to extract facts, and to write a summary."""
 
 
 class ConversationStatus(StrEnum):
@@ -47,7 +47,7 @@ class ConversationStatus(StrEnum):
 
 
 class Conversation(SQLModel, table=True):
-    """A conversation of an agent with a channel, or with one user there; the counters are sums over its messages.
+    """A conversation of an agent in a channel, or with one user there; the counters are sums over the messages.
 
     ``closed_by_inbox_id`` is the ``/new`` message that closed it: earlier messages still belong to the conversation.
     """
@@ -123,7 +123,7 @@ class Message(MessageColumns, table=True):
 
 
 class StoredMessage(NamedTuple):
-    """A message for a prompt; ``plain_chars`` is the length of a text shown unchanged, which is then not loaded."""
+    """A message for a prompt; ``plain_chars`` is the length of a text shown unchanged, which is not loaded."""
 
     id: int
     role: Role
@@ -182,7 +182,7 @@ def is_compaction_due(conversation: Conversation, window: int) -> bool:
 
 
 def removable_messages(messages: Sequence[Message], answering: Collection[int | None]) -> tuple[Message, ...]:
-    """Return the messages that a compaction may remove, from a conversation given oldest first.
+    """Return the messages that a compaction may remove from a conversation; ``messages`` are given oldest first.
 
     The newest ten messages stay, and so do the messages that the job is answering (``answering``, their inbox ids).
     """
@@ -194,7 +194,7 @@ def choose_excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Exce
     """Return an excerpt of the oldest messages that fit into ``budget`` tokens, at least one message.
 
     ``messages`` are pairs of a message and its text for the model. Messages that do not fit stay for a later
-    compaction. A single message that is too long is cut. A superseded answer is removed without its text.
+    compaction. A single message that is too long is cut. The text leaves out superseded answers.
     """
     ids: list[int] = []
     parts: list[str] = []
@@ -214,13 +214,13 @@ def choose_excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Exce
 
 
 def excerpt_budget(window: int) -> int:
-    """Return the tokens available for an excerpt in a window, after the system message and the longer instruction."""
+    """Return the tokens that a context window leaves for an excerpt, besides system message and instruction."""
     longest = max(map(estimate_tokens, INSTRUCTIONS.values()))
     return max(0, prompt_budget(window) - estimate_tokens(SYSTEM) - longest - 2 * MESSAGE_OVERHEAD - 2)
 
 
 def output_limit(window: int, configured: int) -> int:
-    """Return the token limit of facts or a summary: at most half of the reserve, so that three summaries still fit."""
+    """Return the most tokens of facts or a summary: at most half of what the window reserves for an answer."""
     return max(1, min(configured, answer_reserve(window) // 2))
 
 

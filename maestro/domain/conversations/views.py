@@ -15,7 +15,7 @@ from maestro.domain.values import Page, SearchText, Value, View
 
 
 class ConversationFilter(Value):
-    """A filter of conversations; a field of None does not restrict it, ``q`` searches archived messages too."""
+    """A filter of conversations; a null field does not restrict the result, ``q`` also searches archived messages."""
 
     agent: str | None = Field(default=None, description="only conversations of this agent")
     platform: str | None = Field(default=None, description="only conversations on this platform")
@@ -26,7 +26,7 @@ class ConversationFilter(Value):
 
 
 class ConversationView(View):
-    """A conversation without its messages; counts exclude archived ones, ``costUsd`` is null if no cost is known."""
+    """A conversation without its messages; counts exclude archived messages, a null ``costUsd`` is unknown."""
 
     id: int
     agent: str
@@ -49,7 +49,7 @@ class ConversationPage(Page[ConversationView]):
 
 
 class CompactionView(View):
-    """A compaction: its summary and its counts."""
+    """A compaction: its summary, its counts of messages, and the estimate of the tokens that it saved."""
 
     id: int
     created_at: datetime
@@ -117,14 +117,13 @@ class AuthoredMessage:
 
 
 def message_view(authored: AuthoredMessage) -> MessageView:
-    """Return the view of a message."""
     files = tuple(MessageFileView.from_row(file, available=bool(file.digest)) for file in authored.files)
     return MessageView.from_row(authored.message, author=authored.author, archived=authored.archived, files=files)
 
 
 @dataclass(frozen=True)
 class MessageRange:
-    """Consecutive messages, oldest first; ``older`` ones may exist, ``following`` is the first one after the range."""
+    """Consecutive messages, oldest first; ``older``: older messages exist. ``following`` is the next newer message."""
 
     messages: Sequence[AuthoredMessage]
     older: bool
@@ -158,7 +157,7 @@ class ConversationEvent:
 def list_events(
     span: MessageRange, compactions: Sequence[CompactionView], facts: Sequence[MemoryFact]
 ) -> Iterator[ConversationEvent]:
-    """Yield the events of a range in order of time; at the same moment, messages come first."""
+    """Yield the events of a range in order of time; of events at the same time, messages come first."""
     return merge(
         (ConversationEvent(entry.message.created_at, message=message_view(entry)) for entry in span.messages),
         (ConversationEvent(fact.created_at, fact=fact) for fact in facts if span.covers_moment(fact.created_at)),
@@ -172,7 +171,7 @@ def list_events(
 
 
 def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, str]:
-    """Return up to ``chars`` characters before a hit, the hit, and those after it; the beginning without a hit."""
+    """Return up to ``chars`` characters before a search hit, the hit, and after it; without a hit, the beginning."""
     at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
         return truncate_text(text, 2 * chars), "", ""
@@ -186,7 +185,7 @@ def truncate_text(text: str, chars: int) -> str:
 
 
 def json_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
-    """Yield the JSON export in parts: an object with the conversation and its messages, as in the API."""
+    """Yield the JSON export of a conversation in parts: one object with the conversation and its messages."""
     yield f'{{"conversation": {detail.model_dump_json()}, "messages": ['
     for number, message in enumerate(messages):
         yield f"{',' if number else ''}\n{message.model_dump_json()}"
@@ -194,7 +193,7 @@ def json_export_parts(detail: ConversationDetail, messages: Iterable[MessageView
 
 
 def markdown_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
-    """Yield the Markdown export: a heading for each message, and its text as a quotation that cannot imitate one."""
+    """Yield the Markdown export in parts: each message as a heading and a quotation, which imitates no heading."""
     address = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
     yield f"# Conversation {detail.id}\n\n"
     user = detail.user_name or detail.user_id

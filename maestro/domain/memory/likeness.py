@@ -1,4 +1,4 @@
-"""Text normalisation for search in all scripts, and the search for repeats (docs/decisions.md: duplicate facts)."""
+"""Normalises text for search in all scripts, and finds repeated facts (docs/decisions.md: duplicate facts)."""
 
 import re
 import unicodedata
@@ -29,7 +29,7 @@ _BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-
 _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " "})
 
 NEAR = 90.0
-"""The least similarity of sorted words for a detailed comparison of two facts (rapidfuzz ``ratio``, 0 to 100)."""
+"""Facts with a lower similarity of their sorted words (rapidfuzz ``ratio``, 0 to 100) are no repeats."""
 
 
 SPELT_ALIKE = 0.93
@@ -98,16 +98,17 @@ def key_lengths(contents: Sequence[str]) -> tuple[int, int]:
 
 
 def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
-    """Return the ids of up to five facts that may repeat this one, most similar first; ``known`` maps ids to keys."""
+    """Return the ids of up to five facts that may repeat ``content``, most similar first; ``known`` has their keys."""
     near = process.extract(likeness_key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=5)
     return [fact_id for _, _, fact_id in near]
 
 
 def same_fact(one: str, other: str) -> bool:
-    """Say whether two facts have the same meaning, so that one of them is enough.
+    """Return whether two facts have the same meaning, so that one of them is enough.
 
     Two facts have the same meaning if they have the same words in the same order, regardless of case, punctuation and
     articles, and with spelling variants of long words; or if parts separated by commas or "and" are in another order.
+
     Any other difference counts: one more word, such as "not", another number, another name, another short word. A
     similarity of the whole text cannot decide this: "likes cats" and "likes bats" are 90 % alike, "lives in Rome" and
     "does not live in Rome" 71 %, "at work, Grace drinks tea" and "Grace drinks tea at work" 65 %. The threshold
@@ -172,7 +173,7 @@ def _are_variants(one: _Word, other: _Word) -> bool:
 
 
 def _is_rearranged(parts: Sequence[_Part], words: tuple[str, ...]) -> bool:
-    """Say whether some order of the parts gives these words: "at work, she drinks", "she drinks at work"."""
+    """Return whether some order of the parts gives these words: "at work, she drinks", "she drinks at work"."""
     return len(parts) <= MOST_PARTS and any(_word_texts(_join_parts(order)) == words for order in permutations(parts))
 
 
@@ -182,6 +183,6 @@ def _common_words(one: _Part, other: _Part) -> int:
 
 
 def _list_entries(parts: Sequence[_Part], head: int, tail: int) -> Counter[tuple[str, ...]]:
-    """Return the parts, without ``head`` words at the start of the first and ``tail`` at the end of the last part."""
+    """Count the parts, without ``head`` first words of the first part and ``tail`` last words of the last part."""
     first, *middle, last = map(_word_texts, parts)
     return Counter([first[head:], *middle, last[: len(last) - tail]])

@@ -21,7 +21,7 @@ MAX_FACT_CHARS = 500
 MAX_KEY_CHARS = 100
 MAX_VALUE_CHARS = 2_000
 MAX_STATES = 200
-"""The most state keys of an agent per conversation key; all of them may enter a prompt."""
+"""The most state keys of an agent in one conversation; all of them may enter a prompt."""
 
 EXTRACTED_CONFIDENCE = 0.8
 """The confidence of a fact that a model extracted from a conversation."""
@@ -46,7 +46,7 @@ STATES = 1000
 
 
 class FactCategory(StrEnum):
-    """The topic of a fact; a sticky fact is in every prompt."""
+    """The topic of a fact; facts with the topic ``sticky`` are in every prompt."""
 
     STICKY = "sticky"
     USER_PREFERENCE = "user_preference"
@@ -91,7 +91,7 @@ class MemoryFact(SQLModel, table=True):
 
 
 class MemoryState(SQLModel, table=True):
-    """A value that an agent stores under a key, in place of the old one. ``place`` is as in ``MemoryFact``."""
+    """A value that an agent stores under a key, in place of the key's old value; ``place`` is as in ``MemoryFact``."""
 
     __tablename__ = "memory_state"
     __table_args__ = (UniqueConstraint("agent_id", "place", "key"),)
@@ -149,7 +149,7 @@ def current_confidence(fact: FactRank, now: datetime) -> float:
 
 
 def rank_facts(facts: Iterable[FactRank], count: int, now: datetime) -> list[int]:
-    """Return the ids of the facts for a prompt: highest confidence first, then last use, then newest."""
+    """Return the ids of the ``count`` facts for a prompt: highest confidence first, then latest use, then newest."""
     ranked = sorted(facts, key=lambda fact: (current_confidence(fact, now), fact.last_used, fact.fact_id), reverse=True)
     return [fact.fact_id for fact in ranked[:count]]
 
@@ -262,13 +262,14 @@ class MemoryPage(View):
 
 
 class FactFilter(Value):
-    """A filter for facts; ``q`` is a search text, ``place`` also includes facts without a place.
+    """A filter for facts; ``q`` is a search text. With ``place``, facts for all conversations are included.
 
-    ``sticky`` selects sticky or other facts, ``source`` the facts learned in the conversation with this id.
+    ``sticky`` selects only sticky facts (true) or only other facts (false), ``source`` the facts learned in the
+    conversation with this id.
     """
 
     q: str | None = None
-    category: FactCategory | None = ValueField(default=None, description="the topic; a sticky fact is in every prompt")
+    category: FactCategory | None = ValueField(default=None, description="the topic, such as sticky (in every prompt)")
     place: str | None = ValueField(default=None, description="only facts that the conversation with this key recalls")
     sticky: bool | None = None
     source: int | None = ValueField(default=None, ge=1, le=LARGEST)
@@ -285,7 +286,7 @@ class NewFact(View):
 
     @property
     def fact(self) -> Fact:
-        """The fact without its place."""
+        """The category and the text of the fact."""
         return Fact(self.category, self.content)
 
     def redact_secrets(self, redact: Redact) -> "NewFact":
@@ -296,7 +297,7 @@ class FactChange(View):
     """Changes to a fact; a field that is left out stays as it is."""
 
     content: FactText | None = ValueField(default=None, description="the new text of the fact")
-    category: FactCategory | None = ValueField(default=None, description="the topic; a sticky fact is in every prompt")
+    category: FactCategory | None = ValueField(default=None, description="the topic, such as sticky (in every prompt)")
     confidence: Confidence | None = ValueField(default=None, description="the confidence of the fact, from 0 to 1")
 
     def redact_secrets(self, redact: Redact) -> "FactChange":

@@ -13,7 +13,7 @@ from maestro.domain.columns import ChannelRow, UtcDateTime, enum_column_type, pa
 from maestro.domain.messages import InboxRow
 
 CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
-"""The characters of a code, without those that look alike: I, L, O, 0 and 1."""
+"""The characters of a pairing code, without those that look alike: I, L, O, 0 and 1."""
 CODE_LENGTH = 8
 CODE_REPEATED_AFTER = timedelta(minutes=10)
 """The least time between two messages with the code to an unknown user, however many messages that user sends."""
@@ -45,7 +45,7 @@ class PersonId(NamedTuple):
         return cls(platform, user_id)
 
     def __str__(self) -> str:
-        """Return the form of the configuration, ``platform:userId``."""
+        """Return the user as ``platform:userId``, the form in the configuration."""
         return f"{self.platform}:{self.user_id}"
 
 
@@ -207,7 +207,7 @@ class Pairing(SQLModel, table=True):
     def is_code_due(self, now: datetime) -> bool:
         """Return whether the user gets the code again at the time ``now``.
 
-        A ``told_at`` in the future comes from a wrong clock and counts as due.
+        ``told_at`` is when the code was last sent; a time in the future comes from a wrong clock and counts as due.
         """
         return now - self.told_at >= CODE_REPEATED_AFTER or self.told_at > now
 
@@ -284,9 +284,9 @@ class Person:
 def access_refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:
     """Return why a user may not talk to an agent, None if access is allowed.
 
-    Owners always have access. For other users, a given ``binding`` must have full permission, and a user list of the
-    agent must name the user. A delegation is checked without a ``binding``. Where no agent answers, only the
-    ``binding`` decides whether control words are obeyed.
+    Owners always have access. Other users need full permission in the ``binding``, if one is given, and must be on the
+    agent's user list, if it has one. A delegation is checked without a ``binding``. ``agent`` is None for a control
+    word where no agent answers.
     """
     if person.is_owner:
         return None

@@ -108,14 +108,14 @@ class AuditFilter(Value):
 
 
 class AuditQuery(AuditFilter):
-    """A filter and the requested page; ``cursor`` is the ``next`` of the previous page."""
+    """A filter of the audit log and the requested page; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(PageCursor.parse_row_position)] | None = None
 
 
 class AuditView(View):
-    """One entry: actor, action, subject and origin.
+    """An entry of the audit log: actor, action, subject and origin.
 
     ``origin`` is a network address, empty for an action from this machine's terminal.
     """
@@ -134,7 +134,7 @@ class AuditPage(Page[AuditView]):
 
 
 def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
-    """Return a page of up to ``limit`` entries; ``entries`` has one more if there is a next page."""
+    """Return a page of up to ``limit`` entries; ``entries`` has one entry more if there is a next page."""
     items = tuple(map(AuditView.model_validate, entries[:limit]))
     cursor = PageCursor(items[-1].at, str(items[-1].id)).encode_text() if len(entries) > limit else None
     return AuditPage(items=items, next=cursor)

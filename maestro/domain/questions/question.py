@@ -86,7 +86,7 @@ class QuestionStatus(StrEnum):
 class Question(SQLModel, table=True):
     """A question of a tool call, or of an external agent, which has no job and is answered by operators.
 
-    ``asked_of`` is the user id of the job's user. ``lane`` is the lane in which replies are read as answers.
+    ``asked_of`` is the user id of the job's user. ``lane`` is the lane (queue) whose messages are read as answers.
     ``choices`` is the JSON of the offered answers.
 
     ``approvers`` are ``platform:userId``, separated by blanks; owners may always approve. ``answered_by`` has the same
@@ -128,7 +128,7 @@ class Question(SQLModel, table=True):
 
     @property
     def offered(self) -> tuple[str, ...]:
-        """The offered answers; any other answer is valid too."""
+        """The offered answers; the user may also give any other answer."""
         return tuple(json.loads(self.choices)) if self.choices else ()
 
     def build_buttons(self) -> tuple[Button, ...]:
@@ -181,7 +181,7 @@ class QuestionAnswer:
 
 @dataclass(frozen=True)
 class AnswerRefusal:
-    """The refusal of an answer, with the reply; ``withheld`` is the approval that the sender may not decide."""
+    """The refusal of an answer, with the reply; ``withheld`` is an approval that the sender may not decide."""
 
     reply: str
     withheld: Question | None = None
@@ -248,7 +248,7 @@ def answer_named_question(
 def answer_other_lane(
     reply: ReplyText, speaker: Speaker, question: Question, now: datetime
 ) -> QuestionAnswer | AnswerRefusal | None:
-    """Return how a message answers the question of another lane that it names; None for an ordinary message.
+    """Return how a message answers a question of another lane (queue), which it names; None for an ordinary message.
 
     Only an approval can be answered from another lane, because an approver need not be in the channel of the job. A
     sender without the right to approve does not learn that the question exists.
@@ -261,7 +261,7 @@ def answer_other_lane(
 def answer_own_lane(
     reply: ReplyText, speaker: Speaker, waiting: Sequence[Question]
 ) -> QuestionAnswer | AnswerRefusal | None:
-    """Return how a message that names no question answers one of its lane; None for an ordinary message.
+    """Return how a message without a question's number answers a question of its lane; None for an ordinary message.
 
     ``waiting`` are the open questions of the lane that users see, oldest first. A yes or no decides the only approval;
     any other text answers the oldest question to its sender. If a yes or no could answer several questions, the result
@@ -285,7 +285,7 @@ def answer_own_lane(
 
 
 def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
-    """Return an operator's answer to a question or an approval; raises ``Conflict`` and ``InvalidMessage``."""
+    """Return an operator's answer; raises ``Conflict`` for an ended question, ``InvalidMessage`` for no fit."""
     answer, status = storable_text(words or "").strip(), question.status_at(now)
     if len(answer) > ANSWER_CHARS:
         raise InvalidMessage(f"an answer may have at most {ANSWER_CHARS} characters")

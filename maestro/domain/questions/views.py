@@ -16,7 +16,7 @@ MOST_OPEN = 100
 
 
 def outside_question(agent: Agent, text: str, context: str, now: datetime, expiry: timedelta) -> Question:
-    """Return a question of an external agent, with its texts trimmed, so that they are equal when it asks again."""
+    """Return a question of an external agent, its texts trimmed, so that the same question asked again is equal."""
     return Question(
         agent_id=agent.id,
         kind=QuestionKind.QUESTION,
@@ -62,7 +62,7 @@ class QuestionPage(Page[QuestionView]):
 
 
 def question_view(question: Question, agent: str | None, job: Job | None, now: datetime) -> QuestionView:
-    """Return the API model of a question of an agent (its slug); ``job`` waits for the answer, if there is one."""
+    """Return the API model of a question; ``agent`` is the slug of its agent, ``job`` the job that waits, if any."""
     outside = {"platform": OUTSIDE_PLATFORM, "account": "", "channel": "", "thread": ""}
     address = job.address.model_dump() if job is not None else outside
     has_recipient = question.asked_of and not question.approval

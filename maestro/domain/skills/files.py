@@ -211,7 +211,7 @@ def _check_characters(key: str, text: str) -> None:
 
 
 def remove_repeats(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the items without repeats, compared by ``key``; a repeat would score twice."""
+    """Return the items without repeats, compared by ``key``; a repeated trigger would score twice."""
     first = {key(item): item for item in reversed(items)}
     return tuple(item for item in dict.fromkeys(items) if first[key(item)] == item)
 
@@ -251,7 +251,7 @@ class SkillSource:
 
 @dataclass(frozen=True)
 class SkillSet:
-    """The result of a scan of all files: the skills to store by slug, and the slugs of stored rows that stay.
+    """The result of reading all skill files: the skills to store by slug, and the slugs of stored skills that stay.
 
     ``problems`` are pairs of a file path and a sentence.
     """

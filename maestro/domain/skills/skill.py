@@ -217,7 +217,7 @@ class SkillIndex:
     def __init__(self, skills: Sequence[Skill]) -> None:
         self._skills = skills
         self._positions: dict[str, list[int]] = {}
-        """The positions of the skills that have a keyword or pattern."""
+        """For each keyword or pattern, the positions of the skills that have it."""
         for position, skill in enumerate(skills):
             for source in {*skill.keywords, *skill.patterns}:
                 self._positions.setdefault(source, []).append(position)
@@ -236,7 +236,7 @@ class SkillIndex:
         return tuple(islice(suitable, MOST_SKILLS))
 
     def rank_skills(self, message: str) -> list[SkillScore]:
-        """Return the scores above zero, highest first, equal ones by slug."""
+        """Return the scores of the skills that match a message, highest first; equal scores are sorted by slug."""
         scored = ScoredMessage(message)
         keywords, patterns = self._find_keywords(scored), set(self._patterns.find_matching(scored.encoded))
         positions = {position for source in keywords | patterns for position in self._positions[source]}
@@ -248,7 +248,7 @@ class SkillIndex:
             )
             for skill in map(self._skills.__getitem__, positions)
         )
-        # A found keyword may be only a pattern of this skill, or the reverse; the skill then has no points.
+        # A text found as a keyword may be only a pattern of this skill, or the reverse; the skill then has no points.
         return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
 
     def _find_keywords(self, message: ScoredMessage) -> set[str]:

@@ -64,7 +64,7 @@ class SkillChange(View):
 
 
 def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], cursor: str | None, limit: int) -> SkillPage:
-    """Return a page of up to ``limit`` skills; ``rows`` are sorted by slug, ``cursor`` is the last page's ``next``."""
+    """Return a page of up to ``limit`` skills; ``rows`` are sorted by slug, ``cursor`` is from the previous page."""
     following = [row for row in rows if cursor is None or row.slug > cursor]
     items = tuple(skill_view(SkillView, row, problems) for row in following[:limit])
     return SkillPage(
@@ -75,7 +75,7 @@ def skill_page(rows: Sequence[SkillRow], problems: Sequence[SkillProblem], curso
 
 
 def skill_view(kind: type[Shown], row: SkillRow, problems: Sequence[SkillProblem]) -> Shown:
-    """Return a view of this kind of a skill; ``problems`` may include those of other files."""
+    """Return the view of a skill as the class ``kind``; ``problems`` of other files are ignored."""
     lists = {name: tuple(json.loads(getattr(row, name))) for name in ("keywords", "patterns", "required_tools")}
     return kind.from_row(row, **lists, problems=tuple(one.problem for one in problems if one.source == row.source))
 
@@ -88,7 +88,7 @@ class SkillTrialRequest(View):
 
 
 class SkillScoreView(View):
-    """A skill that matches the sample: its points, the matches, and in ``reason`` why it is not chosen."""
+    """A skill that matches a sample message: its points, its matches, and why it is not chosen (``reason``)."""
 
     slug: str
     points: int

@@ -13,13 +13,17 @@ from maestro.domain.columns import UtcDateTime, enum_column_type
 from maestro.domain.tags.grammar import Tag, TagName
 
 RUN_CHARS = 5
-"""The length of the compared runs, in characters; unrelated texts have many shorter runs in common."""
+"""The length in characters of the runs that are compared; unrelated texts have many shorter runs in common."""
 SHORT_BODY_CHARS = 8
-"""The fewest characters of a body that is compared by runs; of a shorter one, body and key must be equal."""
+"""The fewest characters of a tag body that is compared by runs; of a shorter body, body and key must be equal."""
 
 
 class ActionState(StrEnum):
-    """The outcome of a tag: ``refused`` if the user or agent lacks the permission, ``failed`` if written wrongly."""
+    """The outcome of a tag.
+
+    ``refused``: the tag may not act, because a permission is missing or the tag is a quotation. ``failed``: the tag
+    cannot be done as written.
+    """
 
     DONE = "done"
     REFUSED = "refused"
@@ -27,7 +31,7 @@ class ActionState(StrEnum):
 
 
 KEPT_AS = "kept as "
-"""The prefix of a fact's detail if the tag names an unknown category, so that the nearest one was used."""
+"""The prefix of ``detail`` if a memory tag named an unknown category, so that the nearest category was used."""
 
 
 def needs_report(state: ActionState, detail: str) -> bool:
@@ -61,13 +65,13 @@ def normalize_texts(texts: Iterable[str]) -> str:
 
 
 def is_quotation(tag: Tag, sources: str) -> bool:
-    """Return whether a directive of an answer repeats one of the sources, as ``normalize_texts`` returns them.
+    """Return whether a tag in an answer repeats a tag in ``sources``, normalized texts that the agent was given.
 
-    A source contains a directive where it has an opening tag of the same name; the text up to the next tag of that name
-    belongs to it. The answer's directive is a quotation if at least half of its body, in runs of ``RUN_CHARS``
-    characters, occurs in directives of the sources; the key does not matter. It therefore remains a quotation when the
-    model closes it, omits or reorders lines, changes a value, or joins parts of several sources. A body of fewer than
-    ``SHORT_BODY_CHARS`` characters is a quotation if a directive of the sources begins with the same key and body.
+    Each opening tag of the same name in ``sources`` begins a known body, which ends at the next tag of that name. The
+    tag is a quotation if at least half of its body, in runs of ``RUN_CHARS`` characters, occurs in known bodies. It
+    therefore remains a quotation when the model closes it, omits or reorders lines, changes a value or the key, or
+    joins parts of several sources. A body of fewer than ``SHORT_BODY_CHARS`` characters is a quotation if a known tag
+    begins with the same key and body.
 
     The body alone, without a tag, may occur in the sources: with "remember that I like tea" a user asks for a fact. The
     time grows about linearly with the length of the sources.

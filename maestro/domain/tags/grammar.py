@@ -119,7 +119,6 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
 
 
 def _parse_once(text: str, is_quotation: Callable[[Tag], bool]) -> ParsedAnswer:
-    """Parse a text in one pass from left to right."""
     marks: list[_Mark] = sorted((*code_spans(text), *_tag_tokens(text)))
     tag_index, quotations = _TagIndex(text, marks), [CodeSpan(*lines.span()) for lines in _QUOTATION.finditer(text)]
     visible, tags, position, index = VisibleText(), list[Tag](), 0, 0

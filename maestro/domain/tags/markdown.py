@@ -1,4 +1,4 @@
-"""The Markdown of an answer: the positions of its code, and its text after parts were removed."""
+"""Markdown of an answer: the positions of its code, and its visible text after tags were removed."""
 
 import re
 from bisect import bisect_right
@@ -144,7 +144,7 @@ class VisibleText:
         self.is_changed = False
 
     def mark_removal(self) -> None:
-        """Mark the place of a removed part."""
+        """Record that a part was removed at the current position."""
         self._cut = self.is_changed = True
 
     def write_tag(self, tag: str) -> None:
@@ -181,7 +181,6 @@ class VisibleText:
         self._pieces.append((True, code))
 
     def build_text(self) -> str:
-        """Return the text that was built."""
         parts: list[str] = []
         for is_code, pieces in groupby(self._pieces, itemgetter(0)):
             text = "".join(piece for _, piece in pieces)
@@ -189,7 +188,7 @@ class VisibleText:
         return "".join(parts).strip()
 
     def _join_cut(self, following: str) -> str:
-        """Close a cut and return the following text without what the cut removes of it."""
+        """Join the text before and after a cut; return the text after it, less a line break that the cut removes."""
         self._cut = False
         if following.startswith("\n"):
             self._trim_line()
@@ -203,7 +202,6 @@ class VisibleText:
         return following
 
     def _trim_line(self) -> None:
-        """Remove white space from the end of the current line."""
         while len(self._pieces) > self._line and not self._pieces[-1][0]:
             rest = self._pieces.pop()[1].rstrip(_WHITESPACE)
             if rest:

@@ -97,7 +97,7 @@ def _nesting_depth(value: object) -> int:
 
 @dataclass(frozen=True)
 class FilledTemplate:
-    """A filled text, and the paths in it for which there was no value."""
+    """The text of a filled template, and the paths for which there was no value."""
 
     text: str
     missing: tuple[str, ...] = ()

@@ -43,8 +43,8 @@ PerMinute = Annotated[int, ValueField(ge=1, le=10_000)]
 class SignatureScheme(StrEnum):
     """The signature scheme of a webhook's sender.
 
-    ``standard`` is that of standardwebhooks.com: id, time and body are signed, in ``webhook-id``, ``webhook-timestamp``
-    and ``webhook-signature``. ``github`` signs the body alone, in ``X-Hub-Signature-256``.
+    ``standard`` is that of standardwebhooks.com: id, time and body are signed; the headers are ``webhook-id``,
+    ``webhook-timestamp`` and ``webhook-signature``. ``github`` signs the body alone, in ``X-Hub-Signature-256``.
     """
 
     STANDARD = "standard"
@@ -90,10 +90,10 @@ class Webhook(SQLModel, table=True):
 
 
 class WebhookDelivery(SQLModel, table=True):
-    """An accepted delivery: the sender's id of it, and the job that it started.
+    """An accepted delivery to a webhook: the id that the sender gave it, and the job that it started.
 
-    ``digest`` is its signature: the same signature is not accepted under another id, because GitHub does not sign the
-    id.
+    ``digest`` identifies the signature. A signature is accepted only once, even under another id, because GitHub does
+    not sign the id.
     """
 
     __tablename__ = "webhook_deliveries"
@@ -107,7 +107,7 @@ class WebhookDelivery(SQLModel, table=True):
 
 
 class TooManyDeliveries(MaestroError):
-    """A webhook got more deliveries in a minute than it accepts; ``retry_after`` is the wait until the next one."""
+    """A webhook got more deliveries in a minute than it accepts; ``retry_after`` is the wait before the next try."""
 
     public = "Too many deliveries."
     retryable = True
@@ -121,14 +121,14 @@ class WebhookUnready(MaestroError):
 
 
 class BadSignature(MaestroError):
-    """The signature of a delivery is missing, wrong, too old or already used; the message says which one."""
+    """The signature of a delivery is missing, wrong, too old or already used; the message says which."""
 
     public = "The signature does not match."
 
 
 @dataclass(frozen=True)
 class SignedDelivery:
-    """A delivery with a valid signature: the sender's id of it, and the digest of the signature."""
+    """A delivery with a valid signature: the id that its sender gave it, and the digest of the signature."""
 
     delivery_id: str
     digest: str
@@ -262,7 +262,7 @@ class WebhookChange(View):
 
 
 class SecretRotation(View):
-    """The next secret of a webhook, as in ``NewWebhook``; without one, a secret is generated."""
+    """The new secret of a webhook, in a form of ``NewWebhook``; if it is empty, a secret is generated."""
 
     secret: SecretStr = SecretStr("")
 
