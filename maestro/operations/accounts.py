@@ -1,4 +1,4 @@
-"""The operations on the model accounts of providers."""
+"""The operations on provider accounts: the keys, subscriptions and addresses by which models are called."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ from maestro.store.transaction import Transaction
 
 AccountCursor = Annotated[str | None, Field(pattern=r"^\d{1,9}\.\d{1,18}$")]
 AccountColumns = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Check the fields of an account and return them as columns; raises ``ConfigurationError``."""
+"""A function that validates an account's fields and returns them as columns; raises ``ConfigurationError``."""
 
 _KEY = re.compile(r"[!-~]*|file:[^\0-\x1f]*")
 
 
 class AccountOperations:
-    """The operations on accounts; each raises ``NotFound`` for an unknown name."""
+    """The operations on provider accounts; an unknown account name raises ``NotFound``."""
 
     def __init__(self, store: Store, encrypt: EncryptSecret, columns: AccountColumns) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class AccountOperations:
         self._columns = columns
 
     def list(self, limit: Limit = LIMIT, cursor: AccountCursor = None) -> AccountPage:
-        """List the accounts in the order in which calls try them, with their state, limits, spend and last error."""
+        """List the provider accounts in the order in which calls try them, with state, limits, spend and last error."""
         with self._store.view() as tx:
             accounts, limited = tx.llm.accounts.list_accounts(), tx.llm.accounts.read_cooldown_ends()
         after = tuple(map(int, cursor.split("."))) if cursor else (-1, -1)
@@ -48,12 +48,12 @@ class AccountOperations:
         return AccountPage(items=tuple(account_view(account, limited) for account in page), next=more)
 
     def show(self, name: str) -> AccountView:
-        """Return an account."""
+        """Return the provider account with this name."""
         with self._store.view() as tx:
             return _account_view(tx, tx.llm.accounts.get_account(name))
 
     def add(self, new: NewAccount, actor: str) -> AccountView:
-        """Add an account for all later calls; its key is stored encrypted and never returned."""
+        """Add a provider account for all later model calls; its key is stored encrypted and never returned."""
         columns = self._columns(new.model_dump(by_alias=False))
         if columns["provider"] == DEMO:
             raise ConfigurationError("provider: the demo model answers by itself while there is no account")
@@ -65,7 +65,7 @@ class AccountOperations:
             return _account_view(tx, row)
 
     def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
-        """Change an account; 409 for any field but the status if configuration or environment define the account."""
+        """Change an account; 409 for any field but the status of an account from the configuration or environment."""
         given = change.model_dump(by_alias=False, exclude_none=True)
         columns = {column: value for column, value in given.items() if column != "api_key"}
         if change.api_key is not None:
@@ -81,13 +81,13 @@ class AccountOperations:
             return _account_view(tx, row)
 
     def remove(self, name: str, actor: str) -> None:
-        """Remove an account that an operator added; 409 for one from configuration or environment."""
+        """Remove a provider account that an operator added; 409 for one from the configuration or environment."""
         with self._store.begin() as tx:
             tx.llm.accounts.remove_account(name)
             tx.system.audit.add_entry(actor, "account.remove", name)
 
     def _key_columns(self, api_key: SecretStr) -> Mapping[str, Any]:
-        """Return the columns of a key; error messages never quote the key."""
+        """Return the columns that store an API key; raises ``ConfigurationError``, which never quotes the key."""
         key = api_key.get_secret_value().strip()
         if not _KEY.fullmatch(key):
             raise ConfigurationError("apiKey: expected the key itself, without blanks, or env:NAME, or file:PATH")
@@ -96,7 +96,7 @@ class AccountOperations:
 
 
 def _changed_fields(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of an account after a change; ``api_key`` only shows whether the account has a key."""
+    """Return an account's fields after a change, to validate them; ``api_key`` only tells whether there is a key."""
     if "base_url" in given and given["base_url"] != row.base_url and row.secret and "api_key" not in given:
         raise ConfigurationError(
             "baseUrl: give the apiKey again with another address, so that the old key is not sent to the new server"

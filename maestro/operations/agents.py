@@ -1,4 +1,4 @@
-"""The operations on agents, their bindings to channels, and their tokens."""
+"""The operations on agents, on their bindings to channels, and on their access tokens."""
 
 from typing import Annotated
 
@@ -21,14 +21,16 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
 from maestro.operations.inputs import LIMIT, Limit, RowCursor, RowId, StoreOperations
 
-Reason = Annotated[str, Field(max_length=MAX_REASON, description="Why, for the history of the agent.")]
+Reason = Annotated[
+    str, Field(max_length=MAX_REASON, description="The reason for the change, shown in the history of the agent.")
+]
 
 
 class AgentOperations(StoreOperations):
-    """The operations on agents and their versions; each raises ``NotFound`` for an unknown slug."""
+    """The operations on agents and their versions; an unknown slug (short name) raises ``NotFound``."""
 
     def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> AgentPage:
-        """List the agents by slug; the cursor is the last slug of the page before."""
+        """List the agents in the order of their slugs; ``cursor`` is the last slug of the previous page."""
         with self._store.view() as tx:
             return agent_page(tx.agents.list_agents(), cursor, limit)
 
@@ -38,24 +40,24 @@ class AgentOperations(StoreOperations):
             return tx.agents.build_detail(tx.agents.get_agent_by_slug(slug))
 
     def add(self, new: NewAgent, actor: str, reason: Reason = "") -> AgentDetail:
-        """Create an agent, which answers from the next message on; 409 when the slug is taken."""
+        """Create an agent, which answers from the next message on; 409 when another agent has the slug."""
         with self._store.begin() as tx:
             return tx.agents.build_detail(tx.agents.create(new, actor, reason))
 
     def change(self, slug: str, change: AgentChange, actor: str, reason: Reason = "") -> AgentDetail:
-        """Change the given fields, from the next message on; null restores the default of all agents.
+        """Change the given fields of an agent, from the next message on; null restores the default for all agents.
 
-        409 when ``version`` is given and no longer the newest, and when no active conductor would remain, unless
-        ``force`` is true. The status ``active`` restores an archived or paused agent.
+        409 when ``version`` is given but is no longer the newest. 409 also when no active conductor would remain,
+        unless ``force`` is true. The status ``active`` restores an archived or paused agent.
         """
         with self._store.begin() as tx:
             return tx.agents.build_detail(tx.agents.change(tx.agents.get_agent_by_slug(slug), change, actor, reason))
 
     def remove(self, slug: str, actor: str, reason: Reason = "", *, purge: bool = False, force: bool = False) -> None:
-        """Archive an agent: it answers no more, its channels are unbound, its conversations and memory stay.
+        """Archive an agent: it answers no more and its channels are unbound; its conversations and memory stay.
 
-        ``purge`` deletes the agent instead, 409 while jobs, memory or conversations refer to it. 409 for the last
-        active conductor, unless ``force`` is true.
+        With ``purge`` the agent is deleted instead; 409 while jobs, memory or conversations refer to the agent. 409 for
+        the last active conductor, unless ``force`` is true.
         """
         with self._store.begin() as tx:
             agent = tx.agents.get_agent_by_slug(slug)
@@ -73,12 +75,12 @@ class AgentOperations(StoreOperations):
             )
 
     def version(self, slug: str, number: int, against: int | None = None) -> VersionDetail:
-        """Return a version of an agent, and its differences from the version before, or from ``against``."""
+        """Return a version of an agent, and its differences from the previous version, or from version ``against``."""
         with self._store.view() as tx:
             return version_detail(*tx.agents.versions.get_pair(tx.agents.get_agent_by_slug(slug), number, against))
 
     def roll_back(self, slug: str, rollback: Rollback, actor: str) -> AgentDetail:
-        """Create a new version with the content of an earlier version."""
+        """Create a new version of an agent with the content of an earlier version."""
         with self._store.begin() as tx:
             agent = tx.agents.get_agent_by_slug(slug)
             return tx.agents.build_detail(
@@ -86,7 +88,7 @@ class AgentOperations(StoreOperations):
             )
 
     def undo(self, slug: str, actor: str, reason: str = "", *, force: bool = False) -> AgentDetail:
-        """Create a new version with the content of the last but one; 409 when the agent has only one version."""
+        """Create a new version of an agent with the content of the previous one; 409 if there is only one version."""
         with self._store.begin() as tx:
             agent = tx.agents.get_agent_by_slug(slug)
             if agent.version < 2:
@@ -95,15 +97,15 @@ class AgentOperations(StoreOperations):
 
 
 class BindingOperations(StoreOperations):
-    """The operations on bindings; each raises ``NotFound`` for an unknown one."""
+    """The operations on bindings of channels to agents; an unknown binding raises ``NotFound``."""
 
     def list(self, agent: str | None = None, limit: Limit = LIMIT, cursor: RowCursor = None) -> BindingPage:
-        """List the bindings, oldest first, of one agent if its slug is given."""
+        """List the bindings of channels to agents, oldest first; ``agent``, a slug, limits the list to one agent."""
         with self._store.view() as tx:
             return tx.agents.list_bindings_page(agent, int(cursor or 0), limit)
 
     def free(self, address: Address, actor: str) -> None:
-        """Remove the binding of the channel at an address; 409 for a binding of the configuration."""
+        """Remove the binding of the channel at an address; 409 for a binding from the configuration."""
         with self._store.begin() as tx:
             binding = tx.agents.find_binding(address)
             if binding is None:
@@ -111,38 +113,38 @@ class BindingOperations(StoreOperations):
             tx.agents.unbind_channel(binding, actor)
 
     def add(self, new: BoundChannel, actor: str) -> Binding:
-        """Bind a channel to an agent, from the next message on; 409 when the channel is bound already."""
+        """Bind a channel to an agent, from the next message on; 409 when the channel is already bound."""
         with self._store.begin() as tx:
             return tx.agents.build_view(tx.agents.bind_channel(tx.agents.get_agent_by_slug(new.agent), new, actor))
 
     def change(self, binding_id: RowId, change: BindingChange, actor: str) -> Binding:
-        """Change the fields that are given; 409 for a binding of the configuration."""
+        """Change the given fields of a binding; 409 for a binding from the configuration."""
         with self._store.begin() as tx:
             return tx.agents.build_view(tx.agents.change_binding(tx.agents.get_binding(binding_id), change, actor))
 
     def remove(self, binding_id: RowId, actor: str) -> None:
-        """Remove a binding; 409 for a binding of the configuration."""
+        """Remove a binding; 409 for a binding from the configuration."""
         with self._store.begin() as tx:
             tx.agents.unbind_channel(tx.agents.get_binding(binding_id), actor)
 
 
 class TokenOperations(StoreOperations):
-    """The operations on the tokens of an agent; each raises ``NotFound`` for an unknown slug or token."""
+    """The operations on the access tokens of an agent; an unknown slug or token raises ``NotFound``."""
 
     def list(self, slug: str, limit: Limit = LIMIT, cursor: RowId | None = None) -> TokenPage:
-        """List the tokens of an agent, newest first, revoked tokens too; the store holds only their digests."""
+        """List the tokens of an agent, newest first, including revoked ones; the store holds only digests of tokens."""
         with self._store.view() as tx:
             tokens = tx.agents.tokens.list_tokens_of_agent(tx.agents.get_agent_by_slug(slug), cursor, limit + 1)
         items = tuple(map(TokenView.model_validate, tokens[:limit]))
         return TokenPage(items=items, next=str(items[-1].id) if len(tokens) > limit else None)
 
     def add(self, slug: str, new: NewToken, actor: str) -> IssuedToken:
-        """Create a token for an agent; only this answer shows the token. 409 for an archived agent."""
+        """Create a token for an agent; 409 for an archived agent. Only this response contains the token."""
         with self._store.begin() as tx:
             return tx.agents.tokens.create_token(tx.agents.get_agent_by_slug(slug), new.name, actor)
 
     def revoke(self, slug: str, token_id: RowId, actor: str) -> TokenView:
-        """Revoke a token; from its next request on it is refused."""
+        """Revoke a token; Maestro then refuses every request with the token."""
         with self._store.begin() as tx:
             return TokenView.model_validate(
                 tx.agents.tokens.revoke_token(tx.agents.get_agent_by_slug(slug), token_id, actor)

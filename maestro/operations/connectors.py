@@ -1,4 +1,4 @@
-"""The operations on connectors, Maestro's accounts on platforms."""
+"""The operations on connectors; each connector is one account (bot) of Maestro on a chat platform."""
 
 import json
 from collections.abc import Mapping
@@ -29,31 +29,31 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 ADDRESS_OPTIONS = ("baseUrl", "gatewayUrl", "mediaHosts")
-"""Options that decide to which server a token is sent."""
+"""The connector options that decide which server receives the connector's token."""
 
 
 class ConnectorOperations:
-    """The operations on connectors; each raises ``NotFound`` for an unknown one."""
+    """The operations on connectors; an unknown platform or account raises ``NotFound``."""
 
     def __init__(self, store: Store, encrypt: EncryptSecret) -> None:
         self._store = store
         self._encrypt = encrypt
 
     def list(self) -> ConnectorPage:
-        """List the connectors with their state, last event, lag and last error; no secret is ever returned."""
+        """List the connectors with their state, last event, lag and last error; secrets are never returned."""
         with self._store.view() as tx:
             agents = {agent.id or 0: agent.slug for agent in tx.agents.list_agents()}
             return connector_page(tx.bots.list_bots(), agents, tx.users.list_connectors())
 
     def show(self, platform: str, account: str) -> ConnectorView:
-        """Return a connector."""
+        """Return the connector of an account on a platform."""
         for item in self.list().items:
             if (item.platform, item.account) == (platform, account):
                 return item
         raise NotFound(f"there is no connector {platform}/{account}")
 
     def add(self, new: NewConnector, actor: str) -> ConnectorView:
-        """Add a connector, which then connects at once; its secrets are stored encrypted, or as references."""
+        """Add a connector, which connects at once; secrets are stored encrypted, or as references such as env:NAME."""
         if new.platform == WEB:
             raise ConfigurationError("platform: the web connector is there already; configure it in the section web")
         bot = BotInstance(platform=new.platform, account=new.account, enabled=new.enabled)
@@ -65,7 +65,7 @@ class ConnectorOperations:
             return _connector_view(tx, tx.bots.add_bot(bot, actor))
 
     def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
-        """Change a connector; if it is from the configuration, 409 for any field but ``enabled``."""
+        """Change a connector; 409 for any field but ``enabled`` of a connector from the configuration."""
         given = change.model_fields_set & {name for name, value in change if value is not None}
         with self._store.begin() as tx:
             bot = tx.bots.get_bot(platform, account)
@@ -80,7 +80,7 @@ class ConnectorOperations:
             return _connector_view(tx, tx.bots.save_bot(bot, actor, "connector.change") if given else bot)
 
     def remove(self, platform: str, account: str, actor: str) -> None:
-        """Remove a connector, with its secrets; 409 for one from the configuration."""
+        """Remove a connector and its secrets; 409 for a connector from the configuration."""
         with self._store.begin() as tx:
             tx.bots.remove_bot(tx.bots.get_bot(platform, account), actor)
 
@@ -117,7 +117,7 @@ class ConnectorOperations:
 
 
 def _check_settings(kind: Platform, bot: BotInstance) -> None:
-    """Raise ``ConfigurationError`` for wrong secrets or options; only the connector's process reads references."""
+    """Raise ``ConfigurationError`` for wrong secret names or options; references to secrets are not resolved here."""
     unknown = sorted(set(bot.stored_secrets) - set(kind.secrets))
     if unknown:
         raise ConfigurationError(f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(kind.secrets)}")

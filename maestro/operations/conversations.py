@@ -1,4 +1,4 @@
-"""The operations on conversations, and on the sessions of #maestro (docs/decisions.md: chat sessions)."""
+"""The operations on conversations, and on sessions of the agent chat, #maestro (docs/decisions.md: chat sessions)."""
 
 import shutil
 from collections.abc import Sequence
@@ -33,16 +33,16 @@ AfterMessage = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
 class ConversationQuery(ConversationFilter):
-    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+    """A filter of conversations and the page of its result; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(PageCursor.parse_row_position)] | None = None
 
 
 class SearchQuery(Value):
-    """A text to find in messages, in one conversation if its number is given, and a page of the result.
+    """A search for a text in the messages of one conversation, or of all without ``conversation``.
 
-    ``cursor`` is the ``next`` of the page before.
+    ``cursor`` is the ``next`` of the previous page.
     """
 
     q: SearchText = Field(min_length=1)
@@ -52,14 +52,14 @@ class SearchQuery(Value):
 
 
 class ConversationOperations:
-    """The operations on conversations; each raises ``NotFound`` for an unknown number."""
+    """The operations on conversations; an unknown number raises ``NotFound``."""
 
     def __init__(self, store: Store, data_dir: Path) -> None:
         self._store = store
         self._data_dir = data_dir
 
     def list(self, query: ConversationQuery) -> ConversationPage:
-        """List conversations, the newest message first; ``q`` also searches messages that a compaction archived."""
+        """List conversations, newest message first; ``q`` also searches messages that a compaction archived."""
         after = PageCursor.parse_row_position(query.cursor) if query.cursor is not None else None
         with self._store.view() as tx:
             rows, following = tx.conversations.lists.list_conversation_page(query, after, query.limit)
@@ -68,8 +68,8 @@ class ConversationOperations:
     def search(self, query: SearchQuery) -> MessagePage:
         """Return the messages that contain a text, newest first, of all conversations or of one.
 
-        A search of all conversations reads 250,000 messages per request. ``next`` continues with older messages, and
-        may be set although no message was found.
+        Without ``conversation``, one request reads 250,000 messages at most. ``next`` continues the search with older
+        messages, even if this page is empty.
         """
         with self._store.view() as tx:
             return _message_page(
@@ -77,7 +77,7 @@ class ConversationOperations:
             )
 
     def show(self, conversation_id: RowId) -> ConversationDetail:
-        """Return a conversation with its compactions; the 404 of a deleted conversation says that it was deleted."""
+        """Return a conversation with its compactions; for a deleted conversation, the 404 response says so."""
         with self._store.view() as tx:
             return tx.conversations.lists.build_conversation_detail(conversation_id)
 
@@ -87,16 +87,16 @@ class ConversationOperations:
             return _message_page(tx.conversations.lists.list_messages_after(conversation_id, cursor, limit))
 
     def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
-        """End a conversation as ``/new`` does: the next message begins another; 409 for an ended conversation."""
+        """End a conversation as ``/new`` does: the next message begins another one. 409 if it has already ended."""
         with self._store.begin() as tx:
             tx.conversations.close_conversation(conversation_id)
             tx.system.audit.add_entry(actor, "conversation.close", str(conversation_id))
         return self.show(conversation_id)
 
     def delete(self, conversation_id: RowId, actor: str, facts: bool = False) -> None:
-        """Delete a conversation with its messages, prompts and files; 409 while a job is open.
+        """Delete a conversation with its messages, prompts and files; 409 while one of its jobs is open.
 
-        ``facts`` deletes the facts learned in the conversation too. Jobs and usage stay, without their texts.
+        ``facts`` also deletes the facts learned in the conversation. Its jobs and usage records stay, without texts.
         """
         with self._store.view() as tx:
             plan = tx.conversations.removals.plan_removal(conversation_id)
@@ -112,9 +112,9 @@ def _message_page(found: tuple[Sequence[AuthoredMessage], int | None]) -> Messag
 
 
 def remove_discarded_files(store: Store, data_dir: Path) -> None:
-    """Delete the files of deleted conversations, also those that a process left because it ended too early.
+    """Delete the files of deleted conversations, including files that an interrupted deletion left.
 
-    A file stays if a user sent it again; the transaction keeps it from being sent during the check.
+    A file that a user sent again stays. One transaction checks and deletes, so no user can send the file in between.
     """
     with store.view() as tx:
         paths = tx.conversations.removals.list_discarded_paths()
@@ -129,7 +129,7 @@ def remove_discarded_files(store: Store, data_dir: Path) -> None:
 
 
 class SessionOperations:
-    """The operations on the session of the agent chat; ``pinned`` is the id of a session that settings keep open."""
+    """The operations on sessions of the agent chat; ``pinned`` is the session id fixed by the settings, or empty."""
 
     def __init__(self, store: Store, *, enabled: bool, pinned: str) -> None:
         self._store = store
@@ -137,19 +137,19 @@ class SessionOperations:
         self._pinned = pinned
 
     def show(self) -> SessionView:
-        """Return the open session."""
+        """Return the open session of the agent chat, or one with an empty id if no session is open."""
         with self._store.view() as tx:
             return _current_session(tx)
 
     def begin(self, actor: str) -> SessionView:
-        """End the open session and begin another; 409 if the settings pin the session or disable the chat."""
+        """End the open session and begin another; 409 if the settings fix the session or disable the agent chat."""
         self._check_changeable()
         with self._store.begin() as tx:
             tx.system.audit.add_entry(actor, "session.new", tx.chat.open_session(str(uuid4())))
             return _current_session(tx)
 
     def end(self, actor: str) -> str:
-        """End the open session and return its id, empty if none was open; raises as ``begin`` does."""
+        """End the open session and return its id, or an empty text if none was open; raises as ``begin`` does."""
         self._check_changeable()
         with self._store.begin() as tx:
             ended = tx.chat.end_current_session() or ""

@@ -1,4 +1,4 @@
-"""What several operations share: the types of arguments, and the store."""
+"""The argument types and the base class that several groups of operations use."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -11,20 +11,20 @@ from maestro.store.store import Store
 
 LIMIT = 100
 Limit = Annotated[int, Field(ge=1, le=1000)]
-"""The length of a page. REST enforces the maximum; a command may exceed it."""
+"""The most items on one page of a list. REST refuses a higher number than the maximum; a command accepts it."""
 
 RowId = Annotated[int, Field(ge=1, le=LARGEST)]
-"""The number of a row."""
+"""The id of a table row."""
 
 RowCursor = Annotated[str | None, Field(pattern=r"^\d{1,18}$")]
-"""The cursor of a list that is in the order of its row ids."""
+"""The cursor of a list that is ordered by row ids, as text."""
 
 EncryptSecret = Callable[[str], StoredKey]
-"""Return a secret encrypted, or a reference as it is, for the store; raises ``ConfigurationError``."""
+"""A function that encrypts a secret for the store, and keeps a reference; raises ``ConfigurationError``."""
 
 
 class StoreOperations:
-    """Operations that need nothing but the store."""
+    """A group of operations that depends only on the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The operations on jobs: list, show, replay and cancel one or many (docs/invariants.md: resume)."""
+"""The operations that list, show, replay and cancel jobs, one or many (docs/invariants.md: resume)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -38,24 +38,24 @@ LIMIT = 50
 WITHOUT_A_WORKFLOW = (JobStatus.PENDING, JobStatus.WAITING)
 
 InterruptWorkflow = Callable[[str], Awaitable[None]]
-"""Interrupt the waits of the workflow of a stopped job, if it can be reached."""
+"""A function that tells the workflow of a stopped job to wait no longer; the argument is the job's id."""
 
 
 class JobQuery(JobFilter):
-    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+    """A filter of jobs and the page of its result to return; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=200)
     cursor: Annotated[str, readable_by(PageCursor.parse_text)] | None = None
 
 
 class ReplayReference(Value):
-    """The job that runs now: the same job after a resume, a new job after a restart or a what-if."""
+    """The id of the job that runs: the same job for a resume, a new job for a restart or a what-if."""
 
     id: str
 
 
 class JobState(Value):
-    """The status of a job."""
+    """The id and the status of a job."""
 
     id: str
     status: JobStatus
@@ -63,24 +63,24 @@ class JobState(Value):
 
 @dataclass(frozen=True)
 class TemporalAddress:
-    """The address at which Temporal's Web UI shows workflows; without a URL jobs have no links."""
+    """The base URL and namespace of Temporal's Web UI; without a URL, jobs have no link to their workflow."""
 
     ui_url: str = ""
     namespace: str = "default"
 
     def link(self, job: JobDetail) -> JobDetail:
-        """Return a job with the link to its workflow."""
+        """Return a job with the link to its workflow in Temporal's Web UI."""
         url = f"{self.ui_url.rstrip('/')}/namespaces/{self.namespace}/workflows/{job.id}" if self.ui_url else None
         return job.model_copy(update={"temporal_url": url})
 
 
 @dataclass(frozen=True)
 class JobOperations:
-    """The operations on jobs; each raises ``NotFound`` for an unknown id.
+    """The operations on jobs; an unknown id raises ``NotFound``.
 
-    The dispatcher finds changed jobs in the store; ``wake`` notifies the dispatcher of this process, if it has one.
-    ``interrupt`` notifies a running workflow. ``fallback_model`` returns the model that answers when a budget is used
-    up.
+    The dispatcher, which starts jobs, finds changed jobs by itself; ``wake`` makes the dispatcher of this process look
+    at once. ``interrupt`` notifies a running workflow. ``fallback_model`` returns the model that answers when a budget
+    is used up.
     """
 
     store: Store
@@ -97,7 +97,7 @@ class JobOperations:
         return JobPage(items=tuple(map(job_summary, jobs)), next=following.encode_text() if following else None)
 
     def show(self, job_id: str) -> JobDetail:
-        """Return a job with every attempt at every step, its model calls and its deliveries."""
+        """Return a job with every attempt at every step, all model calls and all deliveries."""
         with self.store.view() as tx:
             record = tx.jobs.lists.read_record(job_id, self.fallback_model())
         return self.temporal.link(job_detail(record))
@@ -108,31 +108,31 @@ class JobOperations:
             return tx.jobs.read_status(job_id)
 
     def calls(self, job_id: str) -> CallPage:
-        """List every attempt at a job's model calls in the order they were made."""
+        """List the model calls of a job, including every failed attempt, in the order in which they were made."""
         with self.store.view() as tx:
             return CallPage(items=tuple(map(call_view, tx.llm.requests.list_calls(job_id))))
 
     def prompt(self, job_id: str, call_id: RowId) -> RecordedCallView:
-        """Return exactly what the model saw in one call, and its answer; 404 when its conversation was deleted."""
+        """Return the exact prompt of a model call and the model's answer; 404 when the conversation was deleted."""
         with self.store.view() as tx:
             return recorded_call_view(tx.llm.requests.get_recorded_call(job_id, call_id))
 
     def last_prompt(self, job_id: str) -> RecordedCallView:
-        """Return what the model saw in the last answered call, and the answer."""
+        """Return the prompt of the job's last answered model call, and the model's answer."""
         with self.store.view() as tx:
             return recorded_call_view(
                 tx.llm.requests.get_recorded_call(job_id, tx.llm.requests.find_default_call_id(job_id))
             )
 
     def preview(self, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
-        """Return what a replay would do now; ``problem`` says why a replay is impossible. Raises ``InvalidEdit``."""
+        """Return what a replay would do; ``problem`` says why it is impossible. Raises ``InvalidEdit``."""
         with self.store.view() as tx:
             return preview_replay(tx, job_id, mode, edits)
 
     async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
-        """Replay an ended job, and return the id of the job that runs now; without ``edits`` earlier edits stay.
+        """Replay an ended job and return the id of the job that runs; without ``edits`` earlier edits still apply.
 
-        Raises ``Conflict`` when the job's state does not allow a replay, and ``InvalidEdit``.
+        Raises ``Conflict`` when the job's state does not allow a replay, and ``InvalidEdit`` for wrong edits.
         """
         running = await asyncio.to_thread(self._replay, job_id, mode, actor, edits)
         self.wake()
@@ -157,7 +157,7 @@ class JobOperations:
 def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits: JobEdits | None = None) -> str:
     """Queue an ended job for a replay, and return the id of the job that a dispatcher will run.
 
-    Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``; the caller wakes the dispatcher.
+    Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``. The caller must wake the dispatcher after the commit.
     """
     job = tx.jobs.get(job_id)
     newest = require_replayable(tx, job, mode, edits)
@@ -178,7 +178,7 @@ def replay_job(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits
 
 
 def stop_job(tx: Transaction, job_id: str, actor: str) -> JobStatus:
-    """Ask an open job to stop, and return its previous status; a job without a workflow ends at once.
+    """Request a stop of an open job and return its previous status; a pending or waiting job is cancelled at once.
 
     Raises ``NotFound``, and ``Conflict`` when the job has ended.
     """
@@ -208,14 +208,14 @@ def _resume_job(tx: Transaction, job: Job) -> str:
 
 
 class BatchQuery(Value):
-    """A page of batches; ``cursor`` is the ``next`` of the page before."""
+    """The page of batches to return; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=200)
     cursor: str | None = None
 
 
 class ItemQuery(Value):
-    """Items of a batch with these states, and a page of them; ``cursor`` is the ``next`` of the page before."""
+    """A filter of a batch's jobs by state, and the page to return; ``cursor`` is the ``next`` of the previous page."""
 
     state: tuple[ItemState, ...] = ()
     limit: int = Field(default=LIMIT, ge=1, le=1000)
@@ -223,21 +223,21 @@ class ItemQuery(Value):
 
 
 class BatchOperations(StoreOperations):
-    """The operations on many jobs; a snapshot selects the jobs, and one transaction writes a batch."""
+    """The operations on many jobs at once: counts, and batches, which select their jobs when they begin."""
 
     def counts(self, query: JobFilter) -> StatusCounts:
-        """Count the jobs that match a filter by status; the filter's own ``status`` is ignored."""
+        """Count the jobs that match a filter, by status; the ``status`` of the filter is ignored."""
         with self._store.view() as tx:
             counts = tx.jobs.counts.count_by_status(query)
         return StatusCounts(total=sum(counts.values()), **{str(status): count for status, count in counts.items()})
 
     def errors(self, query: JobFilter) -> ErrorGroupPage:
-        """Group the failed jobs that match a filter, or the jobs with its ``status``, by error, newest first."""
+        """Group jobs that match a filter by error, newest first; without ``status``, only failed jobs are grouped."""
         with self._store.view() as tx:
             return group_failures(tx.jobs.counts.group_failures(query))
 
     def list(self, query: BatchQuery) -> BatchPage:
-        """List batches with their progress, newest first."""
+        """List the batches with their progress, newest first."""
         with self._store.view() as tx:
             rows = tx.jobs.batches.list_newest_batches(query.cursor, query.limit + 1)
             views = [
@@ -246,12 +246,12 @@ class BatchOperations(StoreOperations):
         return BatchPage(items=tuple(views), next=views[-1].id if len(rows) > query.limit else None)
 
     def show(self, batch_id: str) -> BatchView:
-        """Return the progress of a batch."""
+        """Return a batch with its progress."""
         with self._store.view() as tx:
             return batch_view(tx.jobs.batches.get(batch_id), tx.jobs.batches.count_items_by_state(batch_id), tx.now)
 
     def items(self, batch_id: str, query: ItemQuery) -> BatchItemPage:
-        """List the result of each job of a batch, in the order of the batch; ``state`` may be given several times."""
+        """List the results of a batch's jobs, in the order of the batch; ``state`` may be given several times."""
         with self._store.view() as tx:
             tx.jobs.batches.get(batch_id)
             found = tx.jobs.batches.list_items(batch_id, query.state, query.cursor, query.limit + 1)
@@ -259,13 +259,13 @@ class BatchOperations(StoreOperations):
         return BatchItemPage(items=tuple(found[: query.limit]), next=found[query.limit - 1].place if more else None)
 
     def forecast(self, request: BatchRequest) -> BatchPreview:
-        """Return what a batch would do; raises ``InvalidEdit`` for too many jobs or for impossible edits."""
+        """Return what a batch would do, without beginning it; raises ``InvalidEdit`` if it cannot begin."""
         with self._store.view() as tx:
             return build_batch_preview(request.action, _previews(tx, request))
 
     def begin(self, request: BatchRequest, actor: str) -> BatchView:
-        """Begin a batch; raises as ``forecast`` does, and ``Conflict`` if not as many jobs match as expected."""
-        # The selection may take seconds, so it reads in a view, which does not block writers.
+        """Begin a batch; raises ``InvalidEdit`` as ``forecast``, and ``Conflict`` if not ``expected`` jobs match."""
+        # The selection may take seconds, so it uses a read-only view, which does not block writers.
         with self._store.view() as tx:
             previews = _previews(tx, request)
         if request.expected is not None and request.expected != len(previews):
@@ -289,7 +289,7 @@ class BatchOperations(StoreOperations):
         return self.show(batch.id)
 
     def stop(self, batch_id: str, actor: str) -> BatchView:
-        """Stop a batch before its next job; jobs that have begun go on. 409 for a batch that has ended."""
+        """Stop a batch: no further job begins, and begun jobs continue. 409 for a batch that has ended."""
         with self._store.begin() as tx:
             if tx.jobs.batches.get(batch_id).ended_at is not None:
                 raise Conflict(f"batch {batch_id} has ended already; there is nothing to stop")

@@ -1,4 +1,4 @@
-"""The operations on the memory of agents."""
+"""The operations on the memory of agents: facts and states."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -15,21 +15,21 @@ Scope = Annotated[str, Field(max_length=2_000)]
 
 
 class MemoryQuery(FactFilter):
-    """A filter of facts and a page of its result; ``cursor`` is the ``next`` of the page before."""
+    """A filter of facts and the page of its result to return; ``cursor`` is the ``next`` of the previous page."""
 
     limit: int = Field(default=100, ge=1, le=1000)
     cursor: int | None = Field(default=None, ge=1, le=LARGEST)
 
 
 class MemoryOperations:
-    """The operations on the memory of an agent, named by its slug; ``redact`` returns the current redaction."""
+    """The operations on the memory of one agent; ``redact`` returns the function that removes secrets at present."""
 
     def __init__(self, store: Store, redact: Callable[[], Redact]) -> None:
         self._store = store
         self._redact = redact
 
     def show(self, slug: str, query: MemoryQuery) -> MemoryPage:
-        """List the facts, newest first or, with ``q``, best match first, and the states by key."""
+        """List an agent's facts, newest first or, with ``q``, best match first, and the agent's states by key."""
         with self._store.view() as tx:
             agent = tx.agents.get_agent_by_slug(slug)
             facts, following = tx.memory.list_facts(agent, query, query.cursor, query.limit)
@@ -41,18 +41,18 @@ class MemoryOperations:
             )
 
     def clear(self, slug: str, actor: str) -> int:
-        """Delete all facts and states of an agent, and return the number of facts."""
+        """Delete all facts and states of an agent, and return the number of deleted facts."""
         with self._store.begin() as tx:
             return tx.memory.delete_all(tx.agents.get_agent_by_slug(slug), actor)
 
     def add_fact(self, slug: str, new: NewFact, actor: str) -> FactView:
-        """Add a fact with full confidence; 409 when the agent has a fact with the same content."""
+        """Add a fact to an agent's memory with full confidence; 409 when a fact has the same content."""
         new = new.redact_secrets(self._redact())
         with self._store.begin() as tx:
             return FactView.model_validate(tx.memory.add_fact(tx.agents.get_agent_by_slug(slug), new, actor))
 
     def change_fact(self, slug: str, number: RowId, change: FactChange, actor: str) -> FactView:
-        """Change a fact; 409 when another fact has the same content."""
+        """Change a fact of an agent; 409 when another fact of the agent has the same content."""
         change = change.redact_secrets(self._redact())
         with self._store.begin() as tx:
             return FactView.model_validate(
@@ -60,17 +60,17 @@ class MemoryOperations:
             )
 
     def forget_fact(self, slug: str, number: RowId, actor: str) -> None:
-        """Delete a fact."""
+        """Delete a fact of an agent."""
         with self._store.begin() as tx:
             tx.memory.delete_fact(tx.agents.get_agent_by_slug(slug), number, actor)
 
     def put_state(self, slug: str, key: str, change: StateChange, actor: str) -> StateView:
-        """Store a value under a key, replacing an earlier value; 409 when the agent has too many keys."""
+        """Store a value under a key in an agent's memory, or replace it; 409 when the agent has too many keys."""
         change = change.redact_secrets(key, self._redact())
         with self._store.begin() as tx:
             return StateView.model_validate(tx.memory.put_state(tx.agents.get_agent_by_slug(slug), key, change, actor))
 
     def forget_state(self, slug: str, key: str, actor: str, place: Scope = "") -> None:
-        """Delete the value under a key."""
+        """Delete the value under a key in an agent's memory; ``place`` is the memory scope of the value."""
         with self._store.begin() as tx:
             tx.memory.delete_state_of_agent(tx.agents.get_agent_by_slug(slug), key, place, actor)

@@ -17,7 +17,7 @@ LIMIT = 50
 
 
 class QuestionQuery(Value):
-    """A filter of questions and a page of its result; ``cursor`` is the ``next`` of the page before."""
+    """A filter of questions and the page of its result to return; ``cursor`` is the ``next`` of the previous page."""
 
     status: tuple[QuestionStatus, ...] = ()
     limit: int = Field(default=LIMIT, ge=1, le=200)
@@ -25,7 +25,7 @@ class QuestionQuery(Value):
 
 
 class OperatorAnswer(Value):
-    """The answer of an operator: ``answer`` is the text for a question, ``approve`` the decision on an approval."""
+    """An operator's answer: ``answer``, the text for a question, or ``approve``, the decision on an approval."""
 
     answer: str | None = Field(default=None, min_length=1, max_length=ANSWER_CHARS)
     approve: bool | None = None
@@ -38,7 +38,7 @@ class OperatorAnswer(Value):
 
 
 class QuestionOperations(StoreOperations):
-    """The operations on questions; each raises ``NotFound`` for an unknown number."""
+    """The operations on questions; an unknown number raises ``NotFound``."""
 
     def list(self, query: QuestionQuery) -> QuestionPage:
         """List questions, newest first; ``status`` may be given several times."""
@@ -47,12 +47,12 @@ class QuestionOperations(StoreOperations):
             return QuestionPage(items=_question_views(tx, records), next=str(following) if following else None)
 
     def waiting(self, limit: int) -> Sequence[QuestionView]:
-        """Return the questions that wait for an answer, the oldest first."""
+        """Return the questions that wait for an answer, oldest first, at most ``limit`` of them."""
         with self._store.view() as tx:
             return _question_views(tx, tx.jobs.questions.list_waiting_questions(limit))
 
     def show(self, question_id: RowId) -> QuestionView:
-        """Return a question."""
+        """Return the question with this number."""
         with self._store.view() as tx:
             return _question_views(tx, [tx.jobs.questions.get_question(question_id)])[0]
 
@@ -61,7 +61,7 @@ class QuestionOperations(StoreOperations):
         return self.settle(question_id, answer.answer, answer.approve, actor)
 
     def settle(self, question_id: int, text: str | None, approves: bool | None, actor: str) -> QuestionView:
-        """Store an answer of either form; raises ``InvalidEdit`` for a form that the question does not take."""
+        """Store a text or a decision as the answer; raises ``InvalidEdit`` if the question expects the other form."""
         with self._store.begin() as tx:
             record = tx.jobs.questions.get_question(question_id)
             tx.jobs.answer_question(operator_answer(record.question, text, approves, tx.now), actor)

@@ -1,4 +1,4 @@
-"""The operations on the audit log, on usage and its cost, and on budgets."""
+"""The operations on the audit log, on usage and its cost, on step latencies, and on budgets."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -35,11 +35,11 @@ class AuditOperations(StoreOperations):
             return audit_page(tx.system.audit.list_entry_page(query, after, query.limit + 1), query.limit)
 
     def export(self, audit_filter: AuditFilter) -> Iterator[str]:
-        """Return the newest matching entries as the lines of a CSV file."""
+        """Return the matching audit entries, newest first, at most 100,000, as the lines of a CSV file."""
         return csv_lines(self._csv_rows(audit_filter))
 
     def _csv_rows(self, audit_filter: AuditFilter) -> Iterator[Sequence[str]]:
-        """Yield the header and the rows; each page has its own view, so that a slow client holds no connection."""
+        """Yield the header and the rows; each page is read by itself, so that a slow client holds no connection."""
         yield COLUMNS
         mark = None
         for _ in range(MOST_EXPORTED // MOST):
@@ -52,34 +52,34 @@ class AuditOperations(StoreOperations):
 
 
 class UsageOperations:
-    """The operations on usage; ``budgets`` returns the current daily budgets."""
+    """The operations on usage, step latencies and budgets; ``budgets`` returns the current budget settings."""
 
     def __init__(self, store: Store, budgets: Callable[[], BudgetSettings]) -> None:
         self._store = store
         self._budgets = budgets
 
     def show(self, query: UsageQuery) -> UsagePage:
-        """Add up usage by day, agent, client, account, model, purpose, platform, conversation or job; days are UTC."""
+        """Sum usage by day (UTC), agent, client, account, model, purpose, platform, conversation or job."""
         with self._store.view() as tx:
             return tx.llm.usage.build_usage_page(query, tx.llm.budgets.today)
 
     def export(self, table: UsageTable) -> Iterator[str]:
-        """Return up to 100,000 sums of usage as the lines of a CSV file."""
+        """Return sums of usage, at most 100,000, as the lines of a CSV file."""
         with self._store.view() as tx:
             request = UsageRequest(table.by, table.period(tx.llm.budgets.today), table)
             sums = tx.llm.usage.list_sums(request, MOST_LINES)
         return usage_csv(table.by, sums)
 
     def latency(self, query: LatencyQuery) -> LatencyPage:
-        """Return how long each step took, over a sample of completed jobs: the newest of each day, 1,000 in all."""
+        """Return how long each step took in a sample of at most 1,000 completed jobs: the newest jobs of each day."""
         with self._store.view() as tx:
             return tx.system.latency.build_latency_page(query, query.period(tx.llm.budgets.today))
 
     def export_latency(self, query: LatencyQuery) -> Iterator[str]:
-        """Return the latency as the lines of a CSV file: first of all days together, then of each day."""
+        """Return step latencies as the lines of a CSV file: first over all days together, then for each day."""
         return latency_csv(self.latency(query))
 
     def budgets(self) -> BudgetPage:
-        """Return every budget that has a limit, with the amounts that are used and reserved today."""
+        """Return every budget that has a limit, with the amounts used and reserved today."""
         with self._store.view() as tx:
             return tx.llm.budgets.list_used(self._budgets())

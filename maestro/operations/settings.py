@@ -1,4 +1,4 @@
-"""The operations on settings; ``maestro.settings`` implements their source, because it knows the keys."""
+"""The operations on settings; ``maestro.settings`` implements ``SettingsSource``, which knows all keys."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -10,22 +10,22 @@ from maestro.domain.settings.live import SettingsPage
 from maestro.store.store import Store
 
 Overrides = Mapping[str, object]
-"""Values that were set while Maestro ran, by key."""
+"""The values of settings that were changed while Maestro ran, by key."""
 
 
 class SettingsSource(Protocol):
-    """The source of settings: the keys, their values when Maestro started, and the overrides in effect."""
+    """A source of settings: the keys, their values when Maestro started, and the overrides in effect."""
 
     def build_page(self, store: Store) -> SettingsPage:
-        """Return every key with its current value."""
+        """Return every setting with its current value."""
         ...
 
     def merge_overrides(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
-        """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
+        """Return the overrides ``before`` with ``changes`` applied; raises ``NeedsRestart`` and ``InvalidEdit``."""
         ...
 
     def describe_changes(self, before: Overrides, after: Overrides) -> Iterable[tuple[str, str]]:
-        """Return each key that was changed, with the old and the new value for the audit log."""
+        """Return each changed key, with a note of its old and new value for the audit log."""
         ...
 
 
@@ -37,14 +37,14 @@ class SettingsOperations:
         self._source = source
 
     def page(self) -> SettingsPage:
-        """List every key with its value, the value's origin, and whether the key can be set while Maestro runs."""
+        """List every setting with its value, the value's origin, and whether it can be changed while Maestro runs."""
         return self._source.build_page(self._store)
 
     def change(self, changes: Mapping[str, JsonValue], version: int | None, actor: str) -> SettingsPage:
-        """Set keys while Maestro runs, all or none; every process uses them within a second. None unsets a key.
+        """Change settings while Maestro runs, all or none; every process applies them within a second.
 
-        Raises ``NeedsRestart`` for keys that are read only at the start, ``InvalidEdit`` for unknown keys and wrong
-        values, and ``Conflict`` when ``version`` is given and no longer the newest.
+        None resets a key. Raises ``NeedsRestart`` for keys that are read only at the start, ``InvalidEdit`` for unknown
+        keys and wrong values, and ``Conflict`` when ``version`` is given but is no longer the newest.
         """
         with self._store.begin() as tx:
             newest, before = tx.system.settings.newest_version(), tx.system.settings.read_values()

@@ -1,4 +1,4 @@
-"""The operations on skills, and the files of skills: those shipped with Maestro, and the own files of the operator."""
+"""The operations on skills, and access to skill files: those shipped with Maestro, and those of the operator."""
 
 import asyncio
 import itertools
@@ -36,24 +36,24 @@ ENDING = ".md"
 MOST_FILES = 2_000
 
 Stamps = Mapping[Path, tuple[int, int, int]]
-"""The modification time, size and inode of each file, which show whether the file changed."""
+"""The modification time (ns), size (bytes) and inode of each skill file; a changed file has other values."""
 
 log = structlog.get_logger(__name__)
 
 
 class SkillFolder:
-    """All files of skills; ``own`` is the operator's folder, which may be missing."""
+    """The skill files of Maestro and of the operator; ``own`` is the operator's folder, which may be missing."""
 
     def __init__(self, own: Path) -> None:
         self.own = own.absolute()
 
     def read_stamps(self) -> Stamps:
-        """Return the stamp of every file, without reading the files."""
+        """Return the time, size and inode of every skill file, without reading the files."""
         stamps: dict[Path, tuple[int, int, int]] = {}
         for path in itertools.chain(_skill_files(SHIPPED), _skill_files(self.own)):
             try:
                 status = path.stat()
-            except OSError:  # If the error persists, reading the file reports the error.
+            except OSError:  # If the error persists, ``read_files`` reports the error.
                 stamps[path] = (0, 0, 0)
                 continue
             if stat.S_ISREG(status.st_mode):
@@ -61,7 +61,7 @@ class SkillFolder:
         return stamps
 
     def read_files(self) -> list[SkillSource]:
-        """Read every file; an unreadable file or folder yields a problem instead of a skill."""
+        """Read every skill file; an unreadable file or folder yields a problem instead of a skill."""
         paths = list(self.read_stamps())
         found = [self._read_file(path) for path in paths[:MOST_FILES]]
         if len(paths) > MOST_FILES:
@@ -71,12 +71,12 @@ class SkillFolder:
         return found + self._folder_problems()
 
     def find_shipped(self, slug: str) -> SkillSource | None:
-        """Return the shipped skill with this slug, or None."""
+        """Return the skill with this slug that is shipped with Maestro, or None."""
         found = (self._read_file(path) for path in _skill_files(SHIPPED))
         return next((file for file in found if file.skill is not None and file.skill.slug == slug), None)
 
     def read_text(self, source: str) -> str:
-        """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
+        """Return the content of a skill file; raises ``Conflict`` if the file is elsewhere or cannot be read."""
         path = Path(source)
         try:
             if not (path.is_relative_to(self.own) or path.is_relative_to(SHIPPED)):
@@ -86,7 +86,7 @@ class SkillFolder:
             raise Conflict(f"{source} cannot be read here: {error}; repair the file") from None
 
     def write_file(self, path: Path, data: bytes) -> None:
-        """Write a file atomically; raises ``ConfigurationError`` when the folder cannot be written."""
+        """Write a skill file atomically; raises ``ConfigurationError`` when the folder cannot be written."""
         fresh = path.with_name(f".{path.name}.new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ class SkillFolder:
             raise _write_error(path, error) from None
 
     def delete_file(self, path: Path) -> None:
-        """Delete a file if it exists; raises ``ConfigurationError`` when the folder cannot be written."""
+        """Delete a skill file if it exists; raises ``ConfigurationError`` when the folder cannot be written."""
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
@@ -127,7 +127,7 @@ class SkillFolder:
 
 
 class SkillLoader:
-    """The loader that copies the files of skills into the store, at the start and after each change."""
+    """The loader that copies skill files into the store, at the start and after each change of a file."""
 
     def __init__(self, store: Store, folder: SkillFolder, seconds: float) -> None:
         self._store = store
@@ -137,7 +137,7 @@ class SkillLoader:
         self._missed: frozenset[Path] = frozenset()
 
     async def watch_files(self) -> None:
-        """Check the files for changes at intervals, until cancelled."""
+        """Load changed skill files at intervals, until cancelled."""
         while True:
             await asyncio.sleep(self._seconds)
             try:
@@ -146,7 +146,7 @@ class SkillLoader:
                 log.warning("skills.postponed", reason=str(error))
 
     def load_changes(self) -> None:
-        """Store the skills if the files have changed since the last check; raises ``StoreBusy``."""
+        """Store the skills if skill files have changed since the last check; raises ``StoreBusy``."""
         stamps = self._folder.read_stamps()
         if stamps == self._entered:
             return
@@ -164,14 +164,14 @@ class SkillLoader:
 
 
 async def load_skills(store: Store, folder: Path, look_seconds: float) -> SkillLoader:
-    """Store the skills before the first message needs one, and return the loader that follows their files."""
+    """Load all skill files into the store, and return the loader that can watch the files for changes."""
     loader = SkillLoader(store, SkillFolder(folder), look_seconds)
     await asyncio.to_thread(loader.load_changes)
     return loader
 
 
 def _skill_files(folder: Path) -> Iterator[Path]:
-    """Yield the Markdown files in a folder, except README.md and names that begin with ``.`` or ``_``."""
+    """Yield the Markdown files in a folder tree, except README.md and names that begin with ``.`` or ``_``."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         for name in sorted(names):
@@ -190,10 +190,10 @@ ToolNames = Callable[[Agent], frozenset[str]]
 
 
 class SkillOperations:
-    """The operations on skills; each raises ``NotFound`` for an unknown slug.
+    """The operations on skills; an unknown slug raises ``NotFound``.
 
-    Each transaction changes the file last. If the process ends before the commit, the loader stores the changed file
-    later. ``tools`` returns the names of the tools that an agent may call, by default those that the agent lists.
+    Each change writes the file last. If the process ends before the commit, the loader stores the changed file later.
+    ``tools`` returns the names of the tools that an agent may call, by default the agent's own list.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class SkillOperations:
         self._tools = tools
 
     def list(self, limit: Limit = LIMIT, cursor: SkillCursor = None) -> SkillPage:
-        """List the skills by slug, and the problems of skill files."""
+        """List the skills by slug, and the problems found in skill files."""
         with self._store.view() as tx:
             return skill_page(tx.agents.skills.list_skills(), tx.agents.skills.list_skill_problems(), cursor, limit)
 
@@ -214,13 +214,13 @@ class SkillOperations:
             return _skill_detail(tx, tx.agents.skills.get(slug))
 
     def text(self, slug: str) -> str:
-        """Return the content of a skill's file; raises ``Conflict`` for a file that cannot be read."""
+        """Return the content of a skill's file; raises ``Conflict`` if the file cannot be read."""
         with self._store.view() as tx:
             source = tx.agents.skills.get(slug).source
         return self._folder.read_text(source)
 
     def trial(self, request: SkillTrialRequest) -> SkillTrial:
-        """Return the skills that a message would select, best first, and why others are not; calls no model."""
+        """Return the skills that a message would select, best first, and why the others are not; no model is called."""
         with self._store.view() as tx:
             if not request.agent:
                 return try_message(tx.agents.skills.list_skills(), request.message, None, None)
@@ -228,7 +228,7 @@ class SkillOperations:
             return try_message(tx.agents.skills.list_skills(), request.message, self._tools(agent), agent.skill_slugs)
 
     def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
-        """Add a skill to the operator's folder; raises ``InvalidSkill``, and ``Conflict`` if its slug or file exists.
+        """Add a skill to the operator's folder; raises ``InvalidSkill``, or ``Conflict`` if the slug or file exists.
 
         ``replace`` overwrites the operator's own skill with this slug.
         """
@@ -254,7 +254,7 @@ class SkillOperations:
             return _skill_detail(tx, row)
 
     def remove(self, slug: str, actor: str) -> None:
-        """Delete the file of an operator's own skill; 409 for a shipped skill, which can be disabled."""
+        """Delete the file of an operator's skill; 409 for a shipped skill, which an operator can only disable."""
         with self._store.begin() as tx:
             row = tx.agents.skills.get(slug)
             if row.shipped:
@@ -270,7 +270,7 @@ class SkillOperations:
             self._folder.delete_file(path)
 
     def _own_path(self, slug: str, before: SkillRow | None, replace: bool) -> Path:
-        """Return the path for a skill's file; raises ``Conflict`` if the operator has another skill or file there."""
+        """Return the path to write a skill's file to; raises ``Conflict`` if the slug or path is already taken."""
         if before is not None and not before.shipped:
             if not replace:
                 raise Conflict(f"you have a skill {slug!r} already, in {before.source}; replace it, or change the slug")
