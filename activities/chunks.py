@@ -1,4 +1,4 @@
-"""The chunks of a delivery: cutting a text for its platform, storing the chunks, and choosing the next one to send."""
+"""The chunks of a delivery: cutting a text for its platform, storing the chunks, and choosing the next to send."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from maestro.store.deliveries.deliveries import DeliveryStart
 from maestro.store.transaction import Transaction
 
 MOST_CHUNKS = 6
-"""The most messages for one text; a text that needs more is sent as a file, which is easier to read."""
+"""The most chunks for one text; a text that needs more is sent as a file, which is easier to read."""
 FILENAME = "answer.md"
 IN_FILE = f"\n\n… (the whole answer is in {FILENAME})"
 
@@ -36,8 +36,8 @@ class ChunkContent:
 def split_text(text: str, connector: Connector) -> Sequence[ChunkContent]:
     """Cut a text into chunks that fit into the platform's messages, by the length that the platform counts.
 
-    A text of more than six chunks becomes its first chunk and a file with the whole text, if the platform accepts a
-    file of that size and a message has room for the note about it.
+    A text of more than six chunks becomes its first chunk and a file with the whole text. This needs a platform that
+    accepts a file of that size, and a message with room for a note about the file.
     """
     limits, measure = connector.capabilities, length_measure(connector)
     room = limits.max_length - measure(IN_FILE)
@@ -79,9 +79,9 @@ class OutgoingContent:
 def store_chunks(
     tx: Transaction, job: Job, start: DeliveryStart, content: OutgoingContent, connector: Connector
 ) -> list[Delivery]:
-    """Store the chunks of a message in their order; the first text replaces the draft.
+    """Store the chunks of a message in order; the first text replaces the draft, the message shown while it is written.
 
-    The row of the first chunk is marked as being sent; the returned chunks have the state from before that mark.
+    The row of the first chunk is marked as being sent; the returned chunk does not have this mark yet.
     """
     draft_id = _take_draft(tx, job, connector) if start.draft else ""
     parts = split_into_chunks(content.text, content.files, connector)
@@ -134,7 +134,7 @@ def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> Outgoin
 def reply_ref(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     """Return the platform's id of the message to reply to: the newest of merged messages.
 
-    For a job that asked a question, this is the user's last answer.
+    If the job asked a question, this is the message with the user's last answer.
     """
     # Only a job that waited can have an answer to its question, and each wait raises the job's run number.
     answer = tx.jobs.questions.find_last_answer(job.id) if job.run > 1 else None
@@ -175,7 +175,8 @@ class ChunkQueue:
     def take_next_chunk(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, and mark it as being sent before the platform is called.
 
-        An unconfirmed chunk is skipped, or sent again and marked as a possible duplicate, as the account's rule says.
+        The account's rule decides about an unconfirmed chunk: it is skipped, or sent again, marked as a possible
+        duplicate.
         """
         for chunk in chunks:
             if chunk.state not in UNSENT:
@@ -190,11 +191,11 @@ class ChunkQueue:
         return None
 
     def take_first_chunk(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
-        """Mark and return the first chunk of a message that was just stored; no chunk of it can be unconfirmed."""
+        """Return the first chunk of a message that was just stored, of which no chunk can be unconfirmed."""
         return DueChunk(self._build_message(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
     def apply_rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
-        """Return the action for an unconfirmed chunk by the account's rule, after recording it in the chunk's row."""
+        """Return what to do with an unconfirmed chunk by the account's rule, after recording it in the chunk's row."""
         action = choose_action_in_doubt(chunk, connector)
         if action is SendAction.RESEND:
             tx.deliveries.count_repeat(chunk.id)
@@ -204,7 +205,7 @@ class ChunkQueue:
 
     def _build_message(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
         path = self.path(chunk.digest) if chunk.digest else None
-        # Only an unconfirmed chunk depends on whether a user waits, so the query is skipped for other chunks.
+        # Whether a user waits matters only for an unconfirmed chunk, so the query is skipped for other chunks.
         unasked = chunk.state in IN_DOUBT and is_background(
             tx.jobs.delegations.read_lineage(tx.jobs.get(chunk.job_id))[-1]
         )

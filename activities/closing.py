@@ -47,7 +47,7 @@ class ClosingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def park_job(self, step: ParkStep) -> StatusOutcome:
-        """Let the job wait for the reasons its steps reported; a job that a user stopped meanwhile ends instead."""
+        """Park the job for the reasons that its steps reported; if a user stopped it meanwhile, cancel it instead."""
         self.typing.stop_indicator(step.job_id)
         with self.store.begin() as tx:
             job = tx.jobs.get(step.job_id)
@@ -63,7 +63,7 @@ class ClosingActivities:
 
 def _close_job(tx: Transaction, step: CloseStep) -> None:
     if step.error in PASSING:
-        # An outage makes the step fail; the run of a schedule is then skipped, which does not count as a failure.
+        # After a provider's outage, the run of a schedule is skipped, which does not count as a failure.
         job, attempt = tx.jobs.get(step.job_id), tx.jobs.steps.find_last_attempt(step.job_id, StepState.FAILED)
         tx.jobs.steps.interrupt_others(step)
         if skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt):
@@ -80,7 +80,7 @@ def _close_job(tx: Transaction, step: CloseStep) -> None:
 
 
 def cancel_reason(tx: Transaction, step: CloseStep) -> str:
-    """Return which operator or newer message cancelled the job; empty where the job's own user stopped it."""
+    """Return the reason of a cancellation; empty if the user of the job stopped the job."""
     job = tx.jobs.read(step.job_id)
     if job.merged_into is not None:
         return INTERRUPTED
@@ -104,7 +104,7 @@ def _park_job(tx: Transaction, job: Job, step: ParkStep) -> None:
 
 
 def _needs_wait_notice(tx: Transaction, job: Job) -> bool:
-    """Return whether the user was not notified of the wait yet: one notice covers all waiting jobs of a channel.
+    """Return whether to notify the user of the job's wait: one notice covers all waiting jobs of a lane (queue).
 
     See docs/decisions.md: retry.
     """

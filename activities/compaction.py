@@ -34,7 +34,7 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The messages to compact, the model to call, and the model answers that earlier jobs stored, by purpose."""
+    """The messages to compact and the model to call; ``held`` maps a purpose to the job with a reusable answer."""
 
     job: Job
     precedence: Precedence
@@ -65,10 +65,10 @@ class CompactionActivities:
 
     @activity.defn
     async def compact_conversation(self, ref: StepRef) -> CompactionOutcome:
-        """Store the facts of the older messages, then their summary, and only then archive the messages.
+        """Store facts from the older messages, and then replace these messages by a summary.
 
-        Each of these phases is committed separately: a failure deletes no message, and a retry pays for no answer
-        twice.
+        Facts and model answers are committed before the messages are archived: a failure loses no message, and a retry
+        pays for no answer twice.
         """
         plan = await asyncio.to_thread(self._plan_compaction, ref)
         if not plan.excerpt.ids:
@@ -133,7 +133,7 @@ class CompactionActivities:
 
 
 def is_answer_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
-    """Return whether a model call was about exactly this excerpt."""
+    """Return whether the request of a model call contained exactly this excerpt."""
     if not part.ids or part.ids[-1] != call.number:
         return False
     request = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
@@ -142,7 +142,7 @@ def is_answer_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redac
 
 
 def _choose_excerpt(tx: Transaction, job: Job, budget: int, redact: Redact) -> Excerpt:
-    """Choose the messages to archive; messages of which an earlier job stored only the facts come first."""
+    """Choose the messages to archive, first those of which an unfinished compaction has stored the facts."""
     answered = frozenset(row.id for row in tx.jobs.merged.list_answered_messages(job))
     removable = removable_messages(tx.conversations.list_messages(job.conversation_id or 0), answered)
     files = tx.inbox.media.list_files_of_messages(

@@ -40,7 +40,7 @@ from maestro.store.transaction import Transaction
 from maestro.tools.registry import ToolRegistry
 
 EVER = sys.maxsize
-"""A message id above all that exist, for a history without a limit."""
+"""A message id above all existing ids, for reading a history without an upper limit."""
 
 HISTORY_ROWS = 500
 
@@ -49,7 +49,7 @@ PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
 
 
 def build_task_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return the user turn of a prompt without a user's message: the task of a delegate, or of a job without a user.
+    """Return the task of a job as the user turn of its prompt: a delegated task, or one without any user.
 
     See docs/decisions.md: delegation, schedules.
     """
@@ -62,7 +62,7 @@ def build_task_turn(tx: Transaction, job: Job) -> HistoryEntry:
 
 
 def build_earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
-    """Return the task and earlier answers of a delegate that continues, newest first; empty for other jobs.
+    """Return the task and earlier answers of a delegate that continues its task, newest first; else nothing.
 
     The other messages of the conversation belong to the delegator: a delegate that read them would take another agent's
     words for its own.
@@ -78,7 +78,7 @@ def build_earlier_turns(tx: Transaction, job: Job) -> tuple[HistoryEntry, ...]:
 
 
 def build_results_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return the turn with the results for a delegator, once all tasks that it waits for have ended."""
+    """Return the user turn with the results of all tasks for which a delegator has waited."""
     results = [
         TaskResult(
             slug=tx.agents.read(task.agent_id).slug,
@@ -106,9 +106,9 @@ def _user_turn(text: str) -> HistoryEntry:
 
 
 def memory_scope_key(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
-    """Return the memory scope key of a job, empty for all conversations; the agent's own scope overrides ``scope``.
+    """Return the key of the conversation to which an agent's memory is limited; empty without such a limit.
 
-    The key is that of the agent's own conversation in the channel, even if the job works in a delegator's conversation.
+    An agent's own setting overrides ``scope``. The key never names the conversation of a delegator.
     """
     if not recalls_per_conversation(agent, scope):
         return ""
@@ -176,7 +176,7 @@ def read_last_tag_outcomes(tx: Transaction, newest_first: Sequence[StoredMessage
 
 
 def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
-    """Return the input of a what-if; messages that are not recorded in a conversation yet stay so.
+    """Return the input of a what-if, without recording a message in a conversation.
 
     See docs/decisions.md: what-if.
     """
@@ -211,7 +211,7 @@ def read_quoted_texts(
 ) -> Mapping[int | None, str]:
     """Return the texts that these messages quote, by the inbox id of the quoting message.
 
-    A quote that the prompt contains anyway is left out: a message of the same turn, or one in the recent history.
+    A quoted message is left out if it is answered by the same job, or is part of the recent history.
     """
     quotes = ((row.id, tx.inbox.quotes.find_quoted(row, job.agent_id)) for row in rows if row.reply_to)
     answered = {row.id for row in rows}
@@ -231,7 +231,7 @@ def _apply_edit(job: Job, inbox_id: int | None, entry: HistoryEntry) -> HistoryE
 
 
 def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids: set[int]) -> list[StoredMessage]:
-    """Return the messages before ``last``; for an agent that does not own the conversation, without shortened texts."""
+    """Return the messages up to ``last``, newest first; shortened texts only if the agent owns the conversation."""
     conversation_id = job.conversation_id or 0
     if find_conversation_owner(tx, job) is not None:
         return tx.conversations.list_newest_messages(conversation_id, last.id or EVER, HISTORY_ROWS)
@@ -239,7 +239,7 @@ def _read_history(tx: Transaction, job: Job, last: MessageColumns, answered_ids:
 
 
 def find_conversation_owner(tx: Transaction, job: Job) -> int | None:
-    """Return the agent that owns the conversation if an operator chose another agent for the answer; else None."""
+    """Return the id of the agent that owns the conversation if an operator chose another agent; else None."""
     if job_edits(job).agent is None or job.conversation_id is None:
         return None
     agent_id = tx.conversations.read(job.conversation_id).agent_id
@@ -265,9 +265,9 @@ def history_entries(tx: Transaction, messages: Sequence[StoredMessage], job: Job
 class ModelRules:
     """Settings of prompts, model calls and compactions; ``window`` returns the context window of a model in tokens.
 
-    ``memory_scope`` is that of agents without one of their own; ``chat`` says whether the channel #maestro exists. With
-    ``scans_answers``, an answer is streamed only after all of it was scanned for secrets. ``redact`` removes secrets
-    from facts, ``redact_prompts`` from prompts.
+    ``memory_scope`` applies to agents without a memory scope of their own; ``chat`` says whether #maestro exists. If
+    ``scans_answers``, answers are not streamed, because all of an answer is scanned for secrets first. ``redact``
+    removes secrets from facts, ``redact_prompts`` from prompts.
     """
 
     window: Callable[[str], int]
@@ -281,7 +281,7 @@ class ModelRules:
 
 
 PersonaKey = tuple[int | None, frozenset[str], str | None, int]
-"""An agent, its tools, the agents that it may delegate to (``Staff``; None for none), and the prompt's most tokens."""
+"""An agent's id, its tools, the circle of agents for its tasks (None without one), and the prompt's most tokens."""
 
 
 class ContextActivities:
@@ -294,7 +294,7 @@ class ContextActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:
-        """Store the prompt of a job and return the id of the prompt."""
+        """Build and store the prompt of a job; return the prompt's id and size."""
         with self._store.begin() as tx:
             # An optional step that timed out in Temporal may still run here; that step must not write any more.
             tx.jobs.steps.interrupt_others(ref)

@@ -1,6 +1,6 @@
-"""Adds to a conversation: the user's message, exactly once, and the model's answer, after its tags have acted.
+"""Records the user's message in its conversation, exactly once, and the model's answer after acting on its tags.
 
-A what-if shows its answer instead (docs/decisions.md: what-if).
+The answer of a what-if is only shown (docs/decisions.md: what-if).
 """
 
 import itertools
@@ -83,7 +83,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
     conversation = tx.conversations.find_or_begin(agent.id or 0, row, keyed_by_user=keyed)
     has_files, content = bool(row.files()), row.content
     if has_files:
-        # A voice message without a transcript is only mentioned, and is not transcribed later either.
+        # A voice message without a transcript is only mentioned in the prompt, and never transcribed later.
         for voice in tx.inbox.media.list_untranscribed_files([row.id or 0]):
             tx.inbox.media.set_transcript(voice.id, "")
         content = add_transcripts(content, tx.inbox.media.list_files_of_messages([row.id or 0]).get(row.id or 0, ()))
@@ -109,25 +109,25 @@ class GroupJournal(Protocol):
         ...
 
     def run_store_step(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
-        """Run a step that only writes to the store and return its result, or the stored result of a finished step."""
+        """Run a step that only writes to the store; return its result, or the stored one of a finished step."""
         ...
 
     def journal_attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AbstractAsyncContextManager[str | None]:
-        """Journal the block as an attempt at a step that acts outside; the block gets the result of a finished step."""
+        """Journal the block as an attempt, which has begun or which ``begin`` begins in a thread."""
         ...
 
     def begin_attempt(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
-        """Return the stored result of a finished step, or the attempt that begins now."""
+        """Begin an attempt at a step and return it; for a finished step, return the stored result instead."""
         ...
 
     def record_next_attempt(self, ref: StepRef, name: str) -> None:
-        """Record now the attempt at a step that acts outside, which the next activity makes."""
+        """Record in the open transaction the attempt that the next activity makes."""
         ...
 
     def adopt_recorded_attempt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that the previous step recorded for this one, None without one."""
+        """Return the attempt that ``record_next_attempt`` recorded; None without one."""
         ...
 
 
@@ -142,7 +142,7 @@ class PreparationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, start: Preparation) -> PreparationOutcome:
-        """Do the steps from the given one on, until a step has to wait for another activity, such as fetching files."""
+        """Do the preparation steps from ``start`` on, up to one that needs another activity, such as fetching files."""
         return self.journal.run_together(start.job_id, partial(self._do_steps, start))
 
     def _do_steps(self, start: Preparation) -> PreparationOutcome:
@@ -182,8 +182,8 @@ class TagActivities:
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
         """Act on the tags, and record the answer without its tags as the assistant's message.
 
-        An answer for a delegating agent is not sent, so that recording it completes the job. Raises ``WaitsForPerson``
-        while the approval of its directives is open.
+        This completes a job whose answer goes to a delegating agent, because that answer is not sent. Raises
+        ``WaitsForPerson`` while the answer's directives wait for an approval.
         """
         rules = self.rules()
         with self.store.view() as tx:
@@ -246,7 +246,7 @@ def redact_tag(tag: Tag, redact: Redact) -> Tag:
 
 
 def compose_text_to_send(visible: str, outcomes: TagOutcomes, *, proactive: bool) -> str:
-    """Return the text to send; empty if the answer has none and no user waits.
+    """Return the text to send; empty if the answer has no text and no user waits for it.
 
     A user who asked gets at least a short text. A heartbeat, and each task that it delegates, answers no user.
     """
@@ -258,10 +258,10 @@ def compose_text_to_send(visible: str, outcomes: TagOutcomes, *, proactive: bool
 
 
 def _record_answer(tx: Transaction, job: Job, text: str, *, is_proactive: bool) -> int | None:
-    """Record the agent's message and return its id: 0 without a conversation, None without a text.
+    """Record the agent's message and return its id; without a conversation return 0, or None for an empty text.
 
-    Answers of the jobs that this one restarts, and of their tasks, are marked as superseded. With ``is_proactive`` the
-    next prompt contains the outcomes of the tags.
+    After a restart, the answers of the earlier jobs and of their tasks are marked as superseded. If ``is_proactive``,
+    the next prompt contains the outcomes of the tags.
     """
     if job.conversation_id is None:
         tx.jobs.update_open(job.id, said=text)
@@ -304,8 +304,8 @@ def list_input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
     """Yield the texts of the model's input that neither the agent itself nor an operator wrote.
 
     These are the answered message with its files and quotes, earlier messages of other users, the posts of #maestro, a
-    payload, tasks and their results, and complete tool results, even where the request contains only a part. Earlier
-    messages of the asking user are left out: a user who quotes a directive and then writes "do it" adopts the
+    webhook's payload, tasks and their results. Tool results are complete, even if the request contains only a part.
+    Earlier messages of the asking user are left out: a user who quotes a directive and then writes "do it" adopts the
     directive.
     """
     request = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
@@ -322,7 +322,7 @@ def list_input_texts(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
 
 
 def list_earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
-    """Return which of these messages the asking user wrote before the answered ones."""
+    """Return the ids of those messages that the asking user wrote before the answered messages."""
     senders = {row.id: row.user_id for row in tx.jobs.merged.list_answered_messages(job)}
     if job.inbox_id not in senders:
         return ()

@@ -1,4 +1,4 @@
-"""Delivery: chunks as rows, each sent once or left unconfirmed; the last receipt closes the job."""
+"""Sends the chunks of a message, each once or left unconfirmed; the last receipt closes the job."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,9 +49,9 @@ class PreparedDelivery:
 
 @dataclass(frozen=True)
 class RemainingDelivery:
-    """The rest of a delivery after a receipt: the next chunk; ``awaited`` says whether another job needs the lane.
+    """The rest of a delivery: ``following`` is the next chunk, ``awaited`` says that another job needs the lane.
 
-    A ``problem`` ends the sending; it is raised after the receipt is committed.
+    A ``problem`` ends the sending, and is raised after the receipt is committed.
     """
 
     following: DueChunk | None = None
@@ -63,8 +63,8 @@ class RemainingDelivery:
 class DeliveryActivities:
     """Sends the messages of jobs.
 
-    ``released`` is called when another job needs the freed outbound lane. ``redact`` returns the function that removes
-    secrets, as currently set; ``stream`` shows answers while the model writes them.
+    ``released`` is called when another job needs the freed outbound lane. ``redact`` returns the present function that
+    removes secrets; ``stream`` shows answers while the model writes them.
     """
 
     store: Store
@@ -122,7 +122,7 @@ class DeliveryActivities:
     def _settle_send(
         self, step: DeliverStep, connector: Connector, due: DueChunk, outcome: Receipt | SendFailure
     ) -> RemainingDelivery:
-        """Commit the outcome of a send and return the rest; raises a ``SendFailure`` after writing it to the row.
+        """Commit the outcome of a send and return the rest of the delivery; raise a ``SendFailure`` after storing it.
 
         The transaction of the last receipt also completes the step, and closes the job if that was its last step.
         """
@@ -175,7 +175,7 @@ class DeliveryActivities:
             return PreparedDelivery(connector, first)
 
     def _prepare_redacted(self, step: DeliverStep) -> PreparedDelivery | None:
-        """Prepare the delivery; a scan for secrets comes before its transaction, because a scan may take long.
+        """Prepare the delivery; scan the text for secrets before the transaction, because a scan may take long.
 
         See docs/decisions.md: redaction.
         """
@@ -195,7 +195,7 @@ class DeliveryActivities:
         return None if taken and not job.status.ended else self._prepare_redacted(step)
 
     def _separate_from_draft(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
-        """Return a chunk to send as a new message, because its draft cannot be edited any more."""
+        """Prepare a chunk for sending as a new message, because its draft cannot be edited any more."""
         with self.store.begin() as tx:
             tx.deliveries.drafts.delete_draft(job_id)
             tx.deliveries.detach_draft(chunk.id)
@@ -207,7 +207,7 @@ class DeliveryActivities:
     def _settle_unconfirmed(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return the rest of the delivery when the platform cannot tell whether it has a chunk.
 
-        First the delivery reports are read again, because one may have arrived since the last check.
+        First the delivery reports are read again, because a report may have arrived since the last check.
         """
         with self.store.begin() as tx:
             receipt = tx.deliveries.reports.find_receipt(chunk.address, chunk.key)
@@ -248,7 +248,7 @@ class DeliveryActivities:
     def _record_failure(self, due: DueChunk, failure: SendFailure) -> None:
         """Store the failure of a send; a chunk that an earlier try may have sent stays unconfirmed.
 
-        A chunk that the platform refuses permanently is not retried by the next job either.
+        A refusal of the whole channel disables the channel; a refusal of the account is reported to its connector.
         """
         chunk, scope = due.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self.store.begin() as tx:

@@ -26,7 +26,7 @@ from maestro.store.store import Store, commit_persistently
 class MissingFiles:
     """The files of a job's messages that are not stored yet; ``held`` counts the files that are stored.
 
-    A missing file is a new row for the result, and the file's reference on the platform.
+    Each missing file is given as a new row for its result, and as its reference on the platform.
     """
 
     address: Address
@@ -45,7 +45,7 @@ class MediaActivities:
 
     @activity.defn
     async def fetch_media(self, ref: StepRef) -> MediaOutcome:
-        """Fetch every file; a file that no longer exists is recorded as unavailable, and does not stop the answer."""
+        """Fetch the files of the job's messages; a file that no longer exists is recorded as unavailable."""
         files = await asyncio.to_thread(self._find_missing, ref)
         connector = self.connectors.get_connector(files.address)
         with self.files.create_temporary_folder() as folder:
@@ -83,7 +83,7 @@ class MediaActivities:
             )
 
     def _fill_row(self, row: MediaFile, result: Path | BaseException) -> MediaFile:
-        """Return the row with the file or its permanent failure; raises a failure that a retry may solve."""
+        """Return the row with the file or its permanent failure; raise a failure that may pass on a retry."""
         if isinstance(result, Path):
             row.size = result.stat().st_size
             row.content_type = detect_content_type(result)
@@ -121,7 +121,7 @@ class VoiceActivities:
 
     @activity.defn
     async def transcribe(self, ref: StepRef) -> VoiceOutcome:
-        """Transcribe the voice messages without a transcript; each transcript is committed at once.
+        """Transcribe the job's voice messages that have no transcript; commit each transcript as soon as it is there.
 
         See docs/invariants.md: no answer bought twice.
         """
@@ -153,7 +153,7 @@ class _TranscriptRecorder:
     row_id: int = 0
 
     async def record_transcript(self, attempt: TranscriptionAttempt) -> None:
-        """Store a transcript with its usage in one transaction, so that it is neither lost nor paid for again."""
+        """Store an attempt's state, and a transcript with its usage, so that no transcript is paid for twice."""
         await commit_persistently(self.store, partial(self._commit_transcript, attempt))
 
     def _commit_transcript(self, attempt: TranscriptionAttempt) -> None:

@@ -45,7 +45,7 @@ from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 UNKNOWN_TOOL = "unknown"
-"""The name in workflow histories of a tool that does not exist: a text that the model wrote must not appear there."""
+"""The name that workflow histories show for a tool that does not exist, instead of the text that the model wrote."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class LLMActivities:
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> ModelOutcome:
-        """Return the usage and outcome of a call; the answer is in the store when this method returns.
+        """Call the model and return the call's usage; the answer is in the store when this method returns.
 
-        The typing indicator normally starts at routing. After a restart of the process or a resume of the job it starts
-        here.
+        The typing indicator normally starts at routing. After a restart of the process or a resume of the job, the
+        indicator starts here.
 
         See docs/invariants.md: no answer bought twice.
         """
@@ -142,7 +142,7 @@ class LLMActivities:
 
 
 def build_chat_turn(tx: Transaction, call: LLMCall) -> str:
-    """Return the posts of #maestro that a call had as its last turn, word for word; empty without posts."""
+    """Return the posts of #maestro (the agents' chat) that ended a call's request, verbatim; empty without posts."""
     if call.chat_upto == call.chat_after:
         return ""
     *_, last = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request)).turns
@@ -160,11 +160,11 @@ class AnsweringActivities:
 
     @activity.defn
     async def answer(self, step: AskGroup) -> AskGroupOutcome:
-        """Return the usage of the call, and which later steps this activity has done: recording and sending.
+        """Call the model, record and send its answer if possible, and return the results of the steps done.
 
         The answer, the effects of its tags and its chunks are committed in one transaction. A step that has to wait,
-        takes long or belongs to another process gets an activity of its own. So do all later steps if the answer was
-        stored before.
+        takes long or belongs to another process gets an activity of its own. If an earlier attempt stored the answer,
+        so do all steps after the call.
         """
         await self.llm.wait_for_tools()
         return await _AnswerAttempt(self, step).run_attempt()
@@ -213,7 +213,7 @@ class _AnswerAttempt:
         )
 
     def _begin_attempt(self) -> str | OwnAttempt:
-        """Begin the attempt; build the request in the same transaction if that needs no write."""
+        """Begin the attempt and build its request, in one read transaction if the attempt is recorded already."""
         steps = self._steps
         with steps.llm.chain.open_view() as view:
             # One query reads the job's row for the journal and the related rows for the request.
@@ -229,10 +229,10 @@ class _AnswerAttempt:
         return begun
 
     def _build_request(self, view: RequestTransaction, attempt: OwnAttempt) -> None:
-        """Build the request; only a first attempt also acts on the answer in the transaction that commits it.
+        """Build the request; a first attempt also does the steps after the answer in the answer's transaction.
 
-        On a further attempt, the steps after the answer may be what ended the process: they must not lose the next
-        answer as well.
+        A further attempt leaves them out: they may be what ended the process, and must not lose the next answer as
+        well.
         """
         request = self._steps.llm.build_request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
@@ -245,7 +245,7 @@ class _AnswerAttempt:
         request, llm = self._request, self._steps.llm
         assert request is not None
         response = await llm.chain.complete(request)
-        # The answer is not processed on a retry, if an earlier attempt stored it, or after a rollback.
+        # No answer was processed: a further attempt, an answer stored before, or a transaction rolled back.
         if self._answer is None:
             outcome = await asyncio.to_thread(
                 llm.store.write, lambda tx: llm.store_answer(tx, self._model, request, response)

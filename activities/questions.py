@@ -29,7 +29,7 @@ from maestro.store.transaction import Transaction
 from maestro.tools.base import ToolQuestion, shorten_text
 
 ARGUMENT_CHARS = 1_000
-"""The number of characters of a call's arguments that an approver sees; more would hide the question."""
+"""The most characters of a tool call's arguments that an approver sees; more would hide the question."""
 
 ANSWER_PLACE = -1
 """The index of the question about an answer's directives; questions about tool calls have indexes from 0."""
@@ -48,7 +48,7 @@ class AskingRules:
 
 
 def ask_question(tx: Transaction, job: Job, step: ToolStep, draft: ToolQuestion, rules: AskingRules) -> Question:
-    """Return the question of this call; on the first call, also send the question to the user."""
+    """Return the question of a tool call; if the question is new, also send it to the user."""
     question = _find_question(tx, job, step, rules)
     if question.id is not None:
         return question
@@ -60,7 +60,7 @@ def ask_question(tx: Transaction, job: Job, step: ToolStep, draft: ToolQuestion,
 
 
 def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
-    """Return the approval question of this call; on the first call, also send the question to the channel."""
+    """Return the approval question of a tool call; if the question is new, also send it to the channel."""
     question = _find_question(tx, job, step, rules)
     if question.id is not None:
         return question
@@ -73,7 +73,7 @@ def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rule
 def ask_directives_approval(
     tx: Transaction, job: Job, step: AnswerStep, directives: Sequence[Tag], rules: AskingRules
 ) -> Question:
-    """Return the approval question for these directives of an answer; on the first call, also send it."""
+    """Return the approval question for directives of an answer; if the question is new, also send it."""
     answer_step = ToolStep(job_id=step.job_id, step=step.step, number=step.number, place=ANSWER_PLACE)
     question = _find_question(tx, job, answer_step, rules)
     if question.id is not None:
@@ -93,7 +93,7 @@ def person_wait(question: Question) -> WaitsForPerson:
 
 
 def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> Question:
-    """Return the question that was asked for this call, or a new one, without an id, that the caller completes.
+    """Return the question asked for a tool call, or a new one without an id, which the caller completes.
 
     A question past its deadline is marked as expired. A question that was cancelled with its job is ignored, so that
     the resumed job asks again.
@@ -111,7 +111,7 @@ def _find_question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules
         agent_id=job.agent_id,
         kind=QuestionKind.QUESTION,
         text="",
-        # A message in the job's lane, or for background work in the job's channel, can answer the question.
+        # Users answer the question in the job's lane, or for background work in the job's channel.
         lane=lane_key(first.address, None) if is_background(first) else job.lane or first.lane,
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,

@@ -32,7 +32,7 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class RoutingActivities:
-    """Routes messages and tasks by pure rules over a snapshot of the store."""
+    """Chooses the agent of each message and task, by pure rules over a snapshot of the store."""
 
     store: Store
     typing: TypingIndicators
@@ -50,7 +50,7 @@ class RoutingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def take_up(self, ref: StepRef) -> TakeUpOutcome:
-        """Return the agent of the task; raises ``NoAgent`` when that agent was paused meanwhile."""
+        """Return the agent of a delegated task; raises ``NoAgent`` when that agent was paused meanwhile."""
         with self.store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
@@ -143,7 +143,7 @@ class TypingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def show_typing(self, ref: StepRef) -> None:
-        """Start the indicator from the process that holds the connector."""
+        """Start the typing indicator in the process that runs the connector."""
         with self.store.view() as tx:
             job = tx.jobs.read(ref.job_id)
             message_ids = [row.message_id for row in tx.jobs.merged.list_answered_messages(job)]
@@ -152,10 +152,10 @@ class TypingActivities:
 
 
 def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable[[InboxRow], bool]) -> int:
-    """Merge the jobs that wait behind a job into it; return the number of messages that it answers besides its own.
+    """Merge waiting jobs into ``host``, which then also answers their messages; return the number of these.
 
-    ``has_same_agent`` returns whether the same agent would answer a message. Messages that the job's message
-    interrupted are merged as well. No message is lost, because the routing step commits the merge. A job with an
+    ``has_same_agent`` returns whether the same agent would answer a message. Jobs that the message of ``host``
+    interrupted are also merged. No message is lost, because the routing step commits the merge. A job with an
     operator's edit merges nothing, because the edit is about one message.
     """
     if mode is BusyMode.QUEUE or host.edits:

@@ -54,7 +54,7 @@ class ScheduleActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def enter(self, firing: ScheduledRun) -> RunAdmission:
-        """Add the job of this planned time, or return why no job is added.
+        """Add the job for a planned time of a schedule, or return why no job is added.
 
         At the limit of background jobs, the job is only stored, and the dispatcher starts it later.
         """
@@ -152,8 +152,8 @@ class ScriptActivities:
     async def run_script(self, ref: StepRef) -> ScriptOutcome:
         """Fetch the script's data and store the text to post; without a text the job ends here.
 
-        If the script's condition holds, another job is added that gives the data to a model and waits in order like any
-        other job.
+        If the script's condition holds, another job is added, which gives the data to a model and waits like any other
+        job.
         """
         script = await asyncio.to_thread(self._read_script, ref)
         private_hosts = frozenset(host.lower() for host in self.settings().private_hosts)

@@ -1,4 +1,4 @@
-"""Acts on the tags of a final answer, one by one, in the transaction that records it.
+"""Acts on the tags of a final answer, one by one, in the transaction that records the answer.
 
 See docs/invariants.md: only the final answer acts.
 """
@@ -50,11 +50,11 @@ from maestro.store.transaction import Transaction, run_in_savepoint
 
 @dataclass(frozen=True)
 class ActingRules:
-    """Settings for acting on tags: ``memory_scope`` is that of agents without one of their own.
+    """Settings for acting on tags; ``memory_scope`` applies to agents without a memory scope of their own.
 
     ``may_conduct`` names the users (``platform:userId``), besides owners, for whom a conductor acts. ``redact`` removes
-    secrets from facts; ``shortest`` is the shortest interval of a schedule. ``asking`` says how a user is asked to
-    approve the directives of a conductor that read text from outside; None: they need no approval.
+    secrets from facts; ``shortest`` is the shortest interval of a schedule. ``asking`` has the rules for approving
+    directives of a conductor that read text from outside; if None, they need no approval.
     """
 
     memory_scope: MemoryScope
@@ -177,7 +177,7 @@ class TagRun:
         return ActionOutcome(ActionState.DONE, "passed on", task.slug)
 
     def _find_delegation_problem(self, task: DelegatedTask, target: Agent | None) -> str | None:
-        """Return why a task is refused; a user may only delegate to an agent with which the user may talk.
+        """Return why a task is refused, or None; the asking user must have access to the agent that gets the task.
 
         See docs/decisions.md: access.
         """
@@ -189,7 +189,7 @@ class TagRun:
         problem = delegation_refusal(task, target, Delegator(self._agent, self._job.depth, agents))
         if problem or target is None:
             return problem
-        if self._person is None:  # The run of a schedule has no user, so an agent with an allow-list refuses the run.
+        if self._person is None:  # The run of a schedule has no user, so an agent with an allow-list refuses its tasks.
             return f"{start} only some people may talk to that agent." if target.allow_users is not None else None
         if may_not_talk(self._person, target) is None:
             return None
@@ -197,7 +197,7 @@ class TagRun:
 
 
 def is_visible_to_user(tag: Tag, outcome: ActionOutcome) -> bool:
-    """Return whether the user sees an outcome: that of a directive, a refused task, or a quoted tag."""
+    """Return whether the user gets a report of a tag's outcome: for directives, refused tasks and quoted tags."""
     if tag.quoted or tag.name not in (TagName.MEMORY, TagName.STATE, TagName.DELEGATE):
         return True
     return tag.name is TagName.DELEGATE and outcome.state is not ActionState.DONE
@@ -229,7 +229,7 @@ def perform_directive(tx: Transaction, tag: Tag, requester: Requester) -> Action
     """Perform a conductor's directive, and return its outcome.
 
     Only a conductor's own text acts, and only for an owner or a user named in the settings (docs/decisions.md: access).
-    A directive that fails is rolled back; a later tag of the same answer sees the results of an earlier one.
+    A failed directive is rolled back. Each directive sees the effects of the tags before it.
     """
     reason = requester.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:

@@ -45,7 +45,7 @@ CUT_MARK = "\n[cut: the result was longer]"
 
 @dataclass(frozen=True)
 class ToolRules:
-    """Settings: seconds per call, characters of the longest result, and the folder with the conversations' folders.
+    """Settings of tool calls: ``seconds`` per call, most characters of a result, and the folder of all conversations.
 
     ``memory_scope`` applies to agents without a scope of their own; ``redact`` removes secrets from results. ``keep``
     stores the bytes of a picture in the media folder and returns their digest.
@@ -62,7 +62,7 @@ class ToolRules:
 
 @dataclass(frozen=True)
 class BegunToolCall:
-    """A call that is about to run; with a ``result`` it does not run, with a ``question`` it waits for the answer."""
+    """A tool call before it runs; with a ``result`` it does not run, with a ``question`` it waits for a user."""
 
     caller: ToolCaller
     parsed: ParsedToolCall | None = None
@@ -82,7 +82,7 @@ class ToolActivities:
 
     @activity.defn
     async def call_tool(self, step: ToolStep) -> ToolOutcome:
-        """Run the call, or refuse it with a reason; the result is in the store when this method returns.
+        """Run a tool call, or refuse it with a reason; the result is in the store when this method returns.
 
         A call during which the process died is repeated only if its tool declares repeating safe. Raises
         ``WaitsForPerson`` while the question of the call is open.
@@ -144,7 +144,7 @@ class ToolActivities:
     def _ask_person(
         self, tx: Transaction, job: Job, step: ToolStep, call: ToolCall, parsed: ParsedToolCall
     ) -> BegunToolCall:
-        """Return the call after asking a user, if the tool asks a question or requires approval."""
+        """Ask a user if the tool asks a question or needs approval; return the call with its question or result."""
         tool, rules, caller = parsed.tool, self.rules().asking, self._build_caller(tx, job, step)
         if isinstance(tool, QuestionTool):
             draft = ask_tool(tool, parsed.arguments)
@@ -203,7 +203,7 @@ def _read_call(tx: Transaction, step: ToolStep) -> ToolCall:
 
 
 def _apply_question(caller: ToolCaller, question: Question) -> BegunToolCall:
-    """Return the call of a question: it waits for the answer, or has a result for the model."""
+    """Return a tool call that waits for its open question, or has the outcome of the question as its result."""
     state = ToolState.REFUSED
     match question.status:
         case QuestionStatus.OPEN:

@@ -1,7 +1,7 @@
-"""Attempts at steps: heartbeats, durations, timeouts that grow with the load, and failures as histories contain them.
+"""Attempts at steps: heartbeats, durations, timeouts, and failures in the form that Temporal's histories contain.
 
-A failure is a type and a fixed sentence: chained exceptions, stack traces and the input values in validation errors
-would bring messages of users into the history (docs/invariants.md: by reference).
+A failure contains only its type and a fixed sentence. Chained exceptions, stack traces and input values of validation
+errors could contain users' messages (docs/invariants.md: by reference).
 """
 
 import asyncio
@@ -40,20 +40,20 @@ OF_THE_ENGINE: Mapping[str, str] = {
 
 LOADAVG = Path("/proc/loadavg")
 SMOOTHING_SECONDS = 10.0
-"""The time constant of the smoothing: after this time, a change of the load counts for about two thirds."""
+"""The time constant with which the load is smoothed: after this time, about two thirds of a change are counted."""
 FREE_PER_CORE = 2.0
 """The number of running or waiting threads per core above which timeouts grow."""
 LARGEST_FACTOR = 6.0
 
 Observe = Callable[[str, str, float], None]
-"""A function that receives the name of a step's activity, the outcome of an attempt, and the attempt's seconds."""
+"""A function that receives an activity's name, the outcome of one attempt, and the attempt's duration in seconds."""
 
 UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
-"""Errors of steps that must not run any more, or not yet."""
+"""Class names of errors that end an attempt because its step must not run any more, or not yet."""
 
 
 class StepFailure(ApplicationError):
-    """A failed ``step`` as Temporal sees it; ``wait`` is the time until the next attempt, None if there is none."""
+    """A step's failure as Temporal gets it; ``wait`` is the time until the next attempt, None if none follows."""
 
     def __init__(self, error: BaseException, wait: timedelta | None, step: str = "") -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class SafeFailureConverter(DefaultFailureConverter):
     """A failure converter that writes only types and fixed sentences into a history."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        """Convert an exception; one that came from the server is already converted, and passes unchanged."""
+        """Write an exception as its type and a fixed sentence, without stack trace and inner causes."""
         super().to_failure(_safe_failure(exception), payload_converter, failure)
         while True:
             failure.stack_trace = ""
@@ -100,7 +100,7 @@ def _safe_failure(exception: BaseException) -> BaseException:
 
 
 def sentence_of_error(kind: str) -> str:
-    """Return the fixed sentence of a failure by its class name, if exactly one class of Maestro has that name."""
+    """Return the fixed sentence for an error's class name; a general one if the name is unknown or ambiguous."""
     sentences = {error.public for error in _with_subclasses(MaestroError) if error.__name__ == kind}
     return sentences.pop() if len(sentences) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
 
@@ -114,7 +114,7 @@ def _with_subclasses(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
 class ExpectedEndFilter(logging.Filter):
     """A log filter that shortens the SDK's tracebacks about expected ends of steps to one line.
 
-    Records that only repeat a line of the journal are dropped. A bug in Maestro keeps its traceback.
+    Records about failed steps are dropped, because the journal has logged them. A bug in Maestro keeps its traceback.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -130,7 +130,7 @@ class ExpectedEndFilter(logging.Filter):
 
 @asynccontextmanager
 async def run_heartbeats() -> AsyncIterator[None]:
-    """Send heartbeats while the block of an activity runs; the replies deliver a cancellation to the activity."""
+    """Send heartbeats to Temporal while the block runs; Temporal's replies deliver a cancellation of the activity."""
     timeout = activity.info().heartbeat_timeout
     beating = asyncio.create_task(_send_heartbeats(timeout.total_seconds() / 3)) if timeout else None
     try:
@@ -147,7 +147,7 @@ async def _send_heartbeats(seconds: float) -> None:
 
 
 class LoadGauge:
-    """Measures the machine's load: threads per core that run or wait for a core, smoothed.
+    """A gauge of the machine's load: the smoothed number of threads per core that run or wait for a core.
 
     The load is read only when a timeout is requested. A machine without readable load counts as idle.
     """
@@ -162,11 +162,11 @@ class LoadGauge:
         self._runnable = 0.0
 
     def lengthen_timeout(self, timeout: timedelta) -> timedelta:
-        """Return a timeout lengthened for the load: unchanged on an idle machine, at most six times as long."""
+        """Return the timeout lengthened for the load: unchanged on an idle machine, at most six times as long."""
         return timeout * min(max(self._runnable_now() / self._cores / FREE_PER_CORE, 1.0), LARGEST_FACTOR)
 
     def _runnable_now(self) -> float:
-        """Return the smoothed number of threads that run or wait; it begins with the average of the last minute."""
+        """Return the smoothed number of threads that run or wait; the first call returns the last minute's average."""
         try:
             minute, _, _, threads, _ = self._read().split()
             last_minute, runnable = float(minute), float(threads.partition("/")[0])
@@ -184,7 +184,7 @@ class LoadGauge:
 
 @contextmanager
 def time_attempt(name: str, observe: Observe) -> Iterator[None]:
-    """Report the duration and the outcome of the block, however it ends; ``name`` is that of the step's activity."""
+    """Report the block's duration and outcome to ``observe``, also after an exception; ``name`` is the activity's."""
     began = time.perf_counter()
     outcome = "done"
     try:
@@ -198,26 +198,26 @@ def time_attempt(name: str, observe: Observe) -> Iterator[None]:
 
 
 def attempt_outcome(error: BaseException) -> str:
-    """Return how an attempt failed; a stop or an end of the job counts as ``cancelled``, not as a failure."""
+    """Return the outcome of a failed attempt: ``cancelled`` if its step must not run any more, else ``failed``."""
     unwanted = isinstance(error, ApplicationError) and error.type in UNWANTED
     return "cancelled" if unwanted or isinstance(error, asyncio.CancelledError | CancelledError) else "failed"
 
 
 class RunningSteps:
-    """The running steps of this process; no step runs twice at the same time.
+    """The steps that run in this process; each step runs at most once at a time.
 
-    Temporal repeats a step whose heartbeats do not arrive. During a stall of this process or an outage of Temporal the
-    step may still run, and a second run would pay for the same answer twice.
+    Temporal repeats a step whose heartbeats do not arrive. After a stall of this process or an outage of Temporal, the
+    first run may still be going on, and a second run would pay for the same answer twice.
     """
 
     def __init__(self) -> None:
         self._steps: dict[StepRef, asyncio.Task[BaseModel]] = {}
 
     async def run_once(self, ref: StepRef, work: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
-        """Return the step's result; a step that already runs is joined instead of started again.
+        """Run the step and return its result; if the step already runs, wait for that run.
 
         Only a stop or a shutdown ends the step. If Temporal gave up this attempt, the step goes on, and the next
-        attempt joins it.
+        attempt waits for it.
         """
         step = self._steps.get(ref)
         if step is None:
@@ -226,7 +226,7 @@ class RunningSteps:
         try:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
-            # For any other reason, Temporal gave up this attempt only, for example after missing heartbeats.
+            # Otherwise Temporal gave up only this attempt, for example after missing heartbeats: the step goes on.
             details = activity.cancellation_details()
             if details is None or details.cancel_requested or details.worker_shutdown:
                 step.cancel()
@@ -236,4 +236,4 @@ class RunningSteps:
     def _remove_task(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
         del self._steps[ref]
         if not ended.cancelled():
-            ended.exception()  # Reading the exception keeps asyncio from warning; the row of the step has the error.
+            ended.exception()  # The read prevents a warning of asyncio; the step's row has the error.

@@ -1,4 +1,4 @@
-"""Connects to Temporal with unlimited retries, keeps message text out of histories, and watches the connection."""
+"""Connects to Temporal with unlimited retries, watches the connection, and keeps users' texts out of histories."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Report = Callable[[str], None]
 
 
 async def connect(endpoint: Endpoint) -> Client:
-    """Connect once; raises one of ``AWAY``. Neither the namespace nor the rights in it are checked."""
+    """Connect to Temporal once, without a check of the namespace or its rights; raises one of ``AWAY``."""
     async with asyncio.timeout(CONNECT_SECONDS):
         return await Client.connect(
             endpoint.address,
@@ -38,7 +38,7 @@ async def connect(endpoint: Endpoint) -> Client:
 
 
 async def connect_within(endpoint: Endpoint, seconds: float) -> Client | None:
-    """Connect within ``seconds``; return None when Temporal cannot be reached in that time."""
+    """Connect to Temporal within ``seconds``; return None when Temporal cannot be reached in that time."""
     try:
         async with asyncio.timeout(seconds):
             return await connect(endpoint)
@@ -47,7 +47,7 @@ async def connect_within(endpoint: Endpoint, seconds: float) -> Client | None:
 
 
 async def connect_and_check(endpoint: Endpoint) -> Client:
-    """Connect, and check that the namespace can be used; raises one of ``AWAY``."""
+    """Connect to Temporal, and check that the namespace can be used; raises one of ``AWAY``."""
     client = await connect(endpoint)
     await check_namespace(client, endpoint.namespace)
     return client
@@ -56,9 +56,8 @@ async def connect_and_check(endpoint: Endpoint) -> Client:
 async def check_namespace(client: Client, namespace: str) -> DescribeNamespaceResponse:
     """Return the description of the namespace; raises one of ``AWAY`` if the namespace cannot be used.
 
-    Connecting asks only for the server's version, which servers answer without authentication. A client that may not
-    describe a namespace cannot work in it, because the SDK's worker does not start without that right. Temporal Cloud
-    does not bill this request.
+    A connection alone proves little, because servers accept it without authentication. The right to describe the
+    namespace proves more: without it, the SDK's worker does not start. Temporal Cloud does not bill this request.
     """
     return await client.workflow_service.describe_namespace(
         DescribeNamespaceRequest(namespace=namespace), timeout=ASK_TIMEOUT
@@ -68,7 +67,7 @@ async def check_namespace(client: Client, namespace: str) -> DescribeNamespaceRe
 async def reconnect(client: Client) -> Client:
     """Open another connection with the same settings and check the namespace; raises one of ``AWAY``.
 
-    A worker that was refused at its start blocks its queue for all later workers of the same connection.
+    After Temporal has refused a worker at its start, the same connection accepts no further worker for that queue.
     """
     config = client.config()
     config["service_client"] = await ServiceClient.connect(client.service_client.config)
@@ -78,7 +77,7 @@ async def reconnect(client: Client) -> Client:
 
 
 async def connect_with_retries(endpoint: Endpoint, report: Report) -> Client:
-    """Connect, retrying without a limit; each new reason for a failure is reported once."""
+    """Connect to Temporal, retrying without a limit; a reason for failures is reported once until it changes."""
     if warning := connection_warning(endpoint):
         report(warning)
     wait = 0.2
@@ -131,7 +130,7 @@ async def find_trouble(client: Client, endpoint: Endpoint) -> str:
 
 
 def connection_warning(endpoint: Endpoint) -> str:
-    """Return a warning for the operator about a connection that works; empty without one."""
+    """Return a warning if a working connection sends the API key in plain text; else an empty text."""
     local = endpoint.host in {"localhost", "127.0.0.1", "[::1]"}
     if not endpoint.api_key or endpoint.tls is not None or local:
         return ""

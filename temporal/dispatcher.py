@@ -27,19 +27,19 @@ from workflows.steps import search_attributes, temporal_priority
 START_TIMEOUT = 5.0
 
 STILL_CLOSING = "the job's previous run is still closing"
-"""The reason for a resumed job while its failed workflow has not closed; one of the next checks starts the job."""
+"""Why a resumed job does not start yet: its failed workflow is still closing. A later check starts the job."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
-"""After this time a local step of a dead process is repeated, on an idle machine; a live process renews its task."""
+"""The timeout of a workflow task on an idle machine, after which a dead process's local step is repeated elsewhere."""
 LONGEST_PAUSE = 5.0
 
 
 @dataclass(frozen=True)
 class Queues:
-    """Names of task queues; where a name is empty, the main queue is used.
+    """The names of the task queues; an empty name stands for the main queue.
 
-    Workflows and local steps use ``main``, model calls use ``llm``. Each connector has a queue of its own, whose name
-    begins with ``connectors``; only the process with the connector polls that queue.
+    Workflows and local steps use ``main``, and model calls use ``llm``. Each connector has its own queue, whose name
+    begins with ``connectors``. Only the process that runs the connector polls that queue.
     """
 
     main: str
@@ -47,15 +47,15 @@ class Queues:
     connectors: str = ""
 
     def connector_queue(self, platform: str, account: str) -> str:
-        """Return the queue of a connector; empty when connectors have no queues of their own."""
+        """Return the name of a connector's task queue; empty when connectors use the main queue."""
         return f"{self.connectors}-{platform}-{account}" if self.connectors else ""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Settings of runs: task queues, the seconds between two checks for jobs, and how many background jobs run at once.
+    """Settings for starting jobs: task queues, seconds between checks (``look``), and most background jobs at a time.
 
-    ``defaults`` is the payload of a workflow before the values of its job are set.
+    ``defaults`` is the workflow payload to which the values of each job are added.
     """
 
     queues: Queues
@@ -64,7 +64,7 @@ class RunSettings:
     defaults: JobRef
 
     def build_job_ref(self, address: Address, **own: Any) -> JobRef:
-        """Return a workflow's payload for a job at an address; arguments in ``own`` override the settings."""
+        """Return the workflow payload for a job at an address; values in ``own`` replace those of the settings."""
         connector_queue = self.queues.connector_queue(address.platform, address.account)
         values = {"llm_queue": self.queues.llm, "connector_queue": connector_queue}
         return self.defaults.model_copy(update=values | own)
@@ -74,7 +74,8 @@ class RunSettings:
 class DispatcherView:
     """The work for a dispatcher: jobs to start, and waiting jobs that a user stopped.
 
-    ``stopped`` is None if those jobs were not read. ``crowded``: a job could be claimed, but too many are running.
+    ``stopped`` is None if the stopped jobs were not read. ``crowded`` says that a job waits only because too many jobs
+    run.
     """
 
     claimed: Sequence[ClaimedJob] = ()
@@ -83,7 +84,7 @@ class DispatcherView:
 
 
 class Dispatcher:
-    """Starts the jobs that intake passes to it, and claims other jobs when it is woken or the store changes."""
+    """A dispatcher: starts the jobs that the intake hands over, and claims other jobs when the store changes."""
 
     def __init__(self, store: Store, settings: Callable[[], RunSettings], report: Callable[[str], None]) -> None:
         self._store = store
@@ -104,11 +105,11 @@ class Dispatcher:
 
     @property
     def ready(self) -> bool:
-        """Whether a job that is claimed now will be started at once; any thread may read this."""
+        """Whether a job that is claimed now is started at once; any thread may read this."""
         return self._client is not None and self._well and not self._paused
 
     def start(self, claimed: ClaimedJob) -> None:
-        """Start a job after its claim was committed; any thread may call this."""
+        """Start a claimed job after the claim was committed; any thread may call this."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
@@ -119,14 +120,14 @@ class Dispatcher:
             self._loop.call_soon_threadsafe(self._woken.set)
 
     def check_after_release(self) -> None:
-        """Check for jobs soon if one may wait for the lane or slot that became free; any thread may call this."""
+        """Check for jobs soon if one may wait for the lane or slot that was just freed; any thread may call this."""
         if self._left_behind:
             self.check_soon()
         else:
             self._store.changes.request_check()
 
     def pause_claims(self) -> None:
-        """Start no more jobs; jobs that are pending then start after the next start of the process."""
+        """Start no more jobs in this process; pending jobs wait for the next start of Maestro."""
         self._paused = True
         self._woken.set()
 
@@ -165,7 +166,7 @@ class Dispatcher:
                 await self._wait_for_work(None)
 
     async def _wait_for_work(self, seconds: float | None) -> None:
-        """Wait for a notification, at most this many seconds: capacity may become free without a notification."""
+        """Wait for a notification for at most ``seconds``, because capacity may become free without a notification."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -174,7 +175,7 @@ class Dispatcher:
         self._woken.clear()
 
     def _has_work(self, state: StoreState) -> bool:
-        """Return whether a check found work; a failed end of a stopped job's wait is retried at each check."""
+        """Return whether the store has work; stopped jobs count each time, so that a failed cancellation is retried."""
         if state.number == self._seen:
             return state.stopping
         self._left_behind = self._left_behind or state.unclaimed
@@ -211,7 +212,7 @@ class Dispatcher:
         problems = await asyncio.gather(*(self._start_workflow(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
         reasons = set(refused.values()) - {STILL_CLOSING}
-        for reason in reasons - self._reported:  # Repeated log lines would hide the fix in each reason.
+        for reason in reasons - self._reported:  # Repeated lines would hide the fix that each reason names.
             self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {reason}")
         self._reported = reasons
         none_started = len(refused) == len(jobs)
@@ -225,7 +226,7 @@ class Dispatcher:
         return not none_started
 
     async def _start_workflow(self, client: Client, claimed: ClaimedJob) -> str | None:
-        """Start the workflow of a job; return the reason if that failed, else None."""
+        """Start the workflow of a job; return why that failed, None after a success."""
         job, settings = claimed.job, self._settings()
         summary = f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"
         try:
@@ -276,7 +277,7 @@ class Dispatcher:
     def _claim_jobs(self) -> Sequence[ClaimedJob]:
         """Claim jobs to start.
 
-        Jobs with an ended wait become pending first: they precede later jobs of their lane.
+        Before that, jobs whose wait has ended become pending again: they precede the later jobs of their lane.
         """
         self._left_behind = False  # The flag is reset before the read, so that a later job sets the flag again.
         with self._store.begin() as tx:

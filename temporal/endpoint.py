@@ -1,4 +1,4 @@
-"""The address of Temporal, the protection of the connection, and why Temporal cannot be used there."""
+"""The address and encryption of the connection to Temporal, and the reasons why Temporal cannot be used."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,28 +11,28 @@ from maestro.domain.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Tls:
-    """Settings of an encrypted connection as PEM texts; for an empty text, this machine or the server decides.
+    """The TLS settings of the connection to Temporal, with certificates and key as PEM texts.
 
     Raises ConfigurationError for a text that is not PEM of its kind, because the SDK would treat an invalid ``ca`` as
     empty.
     """
 
     ca: str = field(default="", repr=False)
-    """The certificate authorities to trust; empty: those of this machine."""
+    """The certificate authorities to trust; if empty, those of this machine."""
     cert: str = field(default="", repr=False)
-    """The client certificate, for a server that asks for one."""
+    """The client certificate, for a server that requires one."""
     key: str = field(default="", repr=False)
     server_name: str = ""
-    """The name in the server's certificate; empty: the host of the address."""
+    """The name in the server's certificate; if empty, the host of the address."""
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError for settings that can never work."""
+        """Raise ConfigurationError for a text that is not PEM of its kind."""
         _check_pem(self.ca, "temporal.tlsCa", "CERTIFICATE")
         _check_pem(self.cert, "temporal.tlsCert", "CERTIFICATE")
         _check_pem(self.key, "temporal.tlsKey", "PRIVATE KEY")
 
     def build_config(self) -> TLSConfig:
-        """Return the SDK's form of these settings."""
+        """Return these settings as the SDK's ``TLSConfig``."""
         return TLSConfig(
             server_root_ca_cert=self.ca.encode() or None,
             domain=self.server_name or None,
@@ -43,7 +43,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The address of Temporal, and the identity to use there; ``str`` of an endpoint shows no secret."""
+    """The address and namespace of a Temporal server, and the credentials for it; ``str`` shows no secret."""
 
     address: str
     namespace: str
@@ -70,7 +70,7 @@ def _check_pem(text: str, setting: str, kind: str) -> None:
 
 
 class Cause(Enum):
-    """The cause why Temporal cannot be used: the problem and its fix, without a full stop and without secrets."""
+    """A reason why Temporal cannot be used; the value is the problem and its fix, without full stops and secrets."""
 
     NOBODY_LISTENS = "Nothing listens at {at}", "start the Temporal server there, or correct temporal.address"
     NO_SUCH_HOST = (
@@ -196,12 +196,12 @@ _AWAY = frozenset({Cause.NOBODY_LISTENS, Cause.SILENT, Cause.CUT_OFF, Cause.NOT_
 
 
 def explain_error(error: BaseException, endpoint: Endpoint) -> str:
-    """Return one sentence with the problem and the fix, without secrets."""
+    """Return one sentence with the problem behind a connection error and its fix, without secrets."""
     return str(connection_problem(error, endpoint))
 
 
 def connection_problem(error: BaseException, endpoint: Endpoint) -> Trouble:
-    """Return the problem that an error stands for, and its fix."""
+    """Return the problem behind a connection error, and its fix."""
     cause, words = root_cause(error), _short_message(error, endpoint)
     has_certificate = endpoint.tls is not None and bool(endpoint.tls.cert)
     found, fix = cause.value
@@ -223,8 +223,8 @@ def connection_problem(error: BaseException, endpoint: Endpoint) -> Trouble:
             "expired, replace it and restart Maestro"
         )
     elif cause is Cause.CUT_OFF and not has_certificate:
-        # A TLS server does not understand plain text, and a server that requires a client certificate closes a
-        # connection without one. Both only end the call, without a reason.
+        # Two servers close a connection without a reason: a TLS server that gets plain text, and a server that gets
+        # no client certificate.
         need, setting = "TLS", "temporal.tls to true"
         if endpoint.tls is not None:
             need, setting = "a client certificate", "temporal.tlsCert and temporal.tlsKey"

@@ -48,14 +48,14 @@ CACHED_WORKFLOWS = 1000
 CONCURRENT_ACTIVITIES = 400
 REBUILD_AFTER = 1.0
 SEEN_AFTER = 0.05
-"""The first pause before Temporal is asked again whether it sees a new worker's polls; pauses double."""
+"""Seconds until Temporal is asked again whether a new worker polls its queue; each further pause doubles."""
 NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
-"""The beginning of the SDK's errors about a worker that was refused at its start; its queue then stays blocked."""
+"""How the SDK's errors about a worker refused at its start begin; the worker's queue then stays blocked."""
 
 LONGEST_STICKY = timedelta(seconds=10)
-"""How long a workflow task waits at most for the process that has the workflow in memory; the SDK's default.
+"""The longest wait of a workflow task for the process that has the workflow in memory; the SDK's default.
 
-A shorter time adds to an overload: any worker gets the task, and reads the history from its beginning.
+After a shorter wait, another worker would read the whole history, which adds to an overload.
 """
 
 log = structlog.get_logger(__name__)
@@ -67,16 +67,16 @@ Service = Callable[[Client], Awaitable[None]]
 
 
 async def ready_at_once() -> None:
-    """Return without waiting: the default where a worker has to wait for nothing."""
+    """Return immediately; the default for a worker that can start without waiting."""
 
 
 @dataclass(frozen=True)
 class WorkerParts:
-    """The workflows and activities of the worker of one queue.
+    """The workflows, activities and limits of the worker that polls one task queue.
 
-    ``drain`` is how long running activities may take to finish at a shutdown. ``ready`` returns when the process can do
-    the work: importing a library holds the interpreter for seconds, in which no activity could send its heartbeats.
-    After ``heartbeat`` without a heartbeat, a process counts as dead.
+    ``drain`` is the time that running activities get to finish at a shutdown. The worker polls only after ``ready``
+    returns, because imports block the process for seconds, in which activities could not send heartbeats. A process
+    without heartbeats for ``heartbeat`` counts as dead.
     """
 
     task_queue: str
@@ -91,7 +91,7 @@ class WorkerParts:
 def build_worker(
     client: Client, parts: WorkerParts, threads: ThreadPoolExecutor, activations: ActivationExecutor
 ) -> Worker:
-    """Return a worker; ``threads`` run the activities that are not coroutines, ``activations`` the workflows."""
+    """Return a worker; ``threads`` runs activities that are not coroutines, ``activations`` runs workflow code."""
     return Worker(
         client,
         task_queue=parts.task_queue,
@@ -106,7 +106,7 @@ def build_worker(
         # Only one transaction writes at a time, so more threads for local steps would wait.
         max_concurrent_local_activities=16,
         sticky_queue_schedule_to_start_timeout=min(LoadGauge().lengthen_timeout(parts.heartbeat), LONGEST_STICKY),
-        # The SDK's default, a heartbeat at 80 % of the timeout, leaves a busy process too little time for the next one.
+        # The SDK's default sends a heartbeat at 80 % of the timeout, which leaves a busy process too little time.
         max_heartbeat_throttle_interval=parts.heartbeat / 2,
         graceful_shutdown_timeout=parts.drain,
         # By default the SDK hashes the code of every loaded module, which blocks the event loop for a second.
@@ -120,8 +120,8 @@ def build_worker(
 async def release_workflows(client: Client, task_queue: str) -> None:
     """Tell Temporal that no process has the running workflows of a queue in memory.
 
-    Otherwise the next task of each workflow waits for the process that ran the workflow before, usually this one before
-    a crash. If that process is alive, it reads the history again. A workflow that cannot be released waits for its
+    Otherwise the next task of each workflow would wait for the process that last ran the workflow, which has usually
+    crashed. A process that is alive only has to read the history again. If the release fails, the task waits for its
     timeout.
     """
 
@@ -149,7 +149,7 @@ class WorkerLoop:
         self.polling = False
 
     async def run_worker(self, on_begin: Callable[[], None]) -> None:
-        """Poll until ``stop_polling`` is called; ``on_begin`` is called each time Temporal sees the polls begin."""
+        """Poll for tasks until ``stop_polling`` is called; call ``on_begin`` each time Temporal confirms polling."""
         await self._parts.ready()
         threads = ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step")
         with threads, ActivationExecutor() as activations:
@@ -178,9 +178,9 @@ class WorkerLoop:
         return ""
 
     async def _report_polling(self, on_begin: Callable[[], None]) -> None:
-        """Report that polling began once Temporal sees a poll: on a busy machine the first poll takes seconds.
+        """Call ``on_begin`` once Temporal sees the worker poll: on a busy machine the first poll takes seconds.
 
-        Where Maestro may not list the pollers, the start of the worker counts as the beginning.
+        Where Maestro may not list the pollers, ``on_begin`` is called at the worker's start.
         """
         wait = SEEN_AFTER
         while not await self._is_poll_seen():
@@ -198,9 +198,9 @@ class WorkerLoop:
         return any(poller.identity == self._client.identity for poller in pollers)
 
     async def _wait_until_usable(self, *, blocked: bool) -> None:
-        """Wait until Temporal works again, because a worker built earlier would be refused again.
+        """Wait until Temporal works again, because a worker started before that would be refused again.
 
-        ``blocked``: the connection accepts no other worker of this queue, so the next worker gets a new connection.
+        If ``blocked``, the connection accepts no other worker of this queue, so the next worker gets a new connection.
         """
         wait = REBUILD_AFTER
         while not self._stopping:
@@ -216,14 +216,14 @@ class WorkerLoop:
                 return
 
     async def stop_polling(self) -> None:
-        """Take no new work, give running activities the drain time, and end."""
+        """Take no new tasks, give running activities the drain time to finish, and end the worker."""
         self._stopping = True
         if self._worker is not None and self._worker.is_running:
             await self._worker.shutdown()
 
 
 class Engine:
-    """Connects when Temporal becomes reachable, and works until stopped; messages wait in the store before that."""
+    """The connection to Temporal, the workers and the services of a process; before it connects, messages wait."""
 
     def __init__(self, endpoint: Endpoint, report: Callable[[str], None]) -> None:
         self._endpoint = endpoint
@@ -244,11 +244,11 @@ class Engine:
         return self.client
 
     async def current_client(self) -> Client | None:
-        """Return the client; None while Temporal was never reached."""
+        """Return the client; None if Temporal has not been reached yet."""
         return self.client
 
     async def find_outage(self) -> str:
-        """Return why Temporal cannot be used; empty when it works."""
+        """Return why Temporal cannot be used; empty when Temporal works."""
         if self.client is None:
             return "Temporal is not connected yet"
         try:
@@ -269,7 +269,7 @@ class Engine:
         return any(poller.seen <= POLLER_COUNTS for poller in pollers)
 
     async def run(self, *services: Service) -> None:
-        """Connect, and run the services until cancelled."""
+        """Connect to Temporal, and run the services until cancelled."""
         self.client = await connect_with_retries(self._endpoint, self._report)
         await self._add_search_attributes(self.client)
         self._connected.set()

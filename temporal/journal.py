@@ -25,7 +25,7 @@ from temporal.attempts import UNEXPECTED, Observe, RunningSteps, StepFailure, ru
 log = structlog.get_logger(__name__)
 
 MOST_FAILURES = 30
-"""After so many failed attempts at a step, in all runs, the job fails even if a provider might recover."""
+"""The failed attempts at one step, in all runs, after which a job fails even if a provider might recover."""
 Activity = Callable[..., Any]
 Result = TypeVar("Result")
 Outcome = TypeVar("Outcome", bound=BaseModel)
@@ -36,7 +36,7 @@ UNWANTED = (Stopped, JobEnded, LaneTaken, StepTaken)
 
 
 class StepJournal(Interceptor):
-    """Wraps every activity that does one step; an activity for several steps journals each of them separately."""
+    """The Temporal interceptor that journals every activity; an activity for several steps journals each of them."""
 
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
@@ -44,11 +44,11 @@ class StepJournal(Interceptor):
         self._around: dict[Activity, Activity] = {}
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        """Return the activity wrapped by the journal, as the SDK requests it."""
+        """Return the SDK's next interceptor, wrapped so that its activity is journaled."""
         return _JournaledActivity(next, self)
 
     def wrap_activity(self, function: Activity) -> Activity:
-        """Return the activity wrapped by the journal; an activity without a result to store is only timed."""
+        """Return an activity wrapped by the journal; an activity without a result to store is only timed."""
         wrapped = self._around.get(function)
         if wrapped is None:  # Each activity is wrapped only once, because reading type hints is slow.
             wrapped = self._around[function] = self._wrap_function(function)
@@ -74,9 +74,9 @@ class StepJournal(Interceptor):
 class Journal:
     """Writes the rows before and after an attempt at a step (docs/adr/0036-steps-run-in-groups.md).
 
-    A step that only writes to the store begins and ends in its own transaction. A step that acts outside, on a model, a
-    tool or a platform, is recorded before it acts. Every step of a job that is older than this process is recorded
-    first as well: that job may have ended the previous process, and crashes are counted by recorded attempts.
+    A step that only writes to the store begins and ends in one transaction. Any other step is recorded before it calls
+    a model, a tool or a platform. If a job is older than this process, all its steps are recorded first: the job may
+    have ended the previous process, and its crashes are counted by recorded attempts.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class Journal:
         self._unwritten: dict[StepRef, tuple[OwnAttempt, str]] = {}
 
     def run_together(self, job_id: str, work: Callable[[], Result]) -> Result:
-        """Run steps that only write to the store in one transaction, and return the result of the work.
+        """Run ``work``, several steps that only write to the store, in one transaction; return its result.
 
-        If a step fails, the transaction is rolled back and the steps run one by one, so that the failure is recorded
-        for its own step. The steps of a job that is older than this process always run one by one.
+        If a step fails, the transaction is rolled back and the steps run one by one, so that the failed step is
+        recorded. The steps of a job that is older than this process always run one by one.
         """
         try:
             with self._store.begin() as tx:
@@ -110,22 +110,22 @@ class Journal:
         return work()
 
     def run_store_step(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
-        """Return the result of a step that only writes to the store, or its stored result if it finished before.
+        """Run a step that only writes to the store; return its result, or the stored one of a finished step.
 
-        Inside ``run_together`` the step becomes part of the open transaction, and its exceptions pass unchanged.
+        Inside ``run_together``, the step joins the open transaction, and its exceptions pass unchanged.
         """
         with time_attempt(function.__name__, self._observe), ExitStack() as scope:
             if self._store.is_writing:
                 return self._prepare_step(function, ref, scope)()
             try:
                 return self._run_alone(function, ref, scope)
-            # The row stores the error; the history gets only its type and a sentence (docs/invariants.md: by
-            # reference).
+            # The row stores the error; the history gets only the error's type and a fixed sentence
+            # (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
                 raise self.record_failure(ref, error) from None
 
     async def run_async_step(self, function: Callable[[Step], Awaitable[Outcome]], ref: Step) -> Outcome:
-        """Return the result of a step that acts outside, or its stored result when it finished before."""
+        """Run a step that acts outside of the store; return its result, or the stored one of a finished step."""
         async with self.journal_attempt(
             ref, function.__name__, functools.partial(self.begin_attempt, ref, function.__name__)
         ) as held:
@@ -135,22 +135,19 @@ class Journal:
     async def journal_attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AsyncIterator[str | None]:
-        """Treat the block as an attempt at a step that acts outside, begun before or now, then in a thread."""
+        """Journal the block as an attempt, which has begun or which ``begin`` begins in a thread."""
         with time_attempt(name, self._observe), ExitStack() as scope:
             try:
                 own = begin if isinstance(begin, OwnAttempt) else await asyncio.to_thread(begin)
                 if isinstance(own, OwnAttempt):
                     scope.enter_context(use_attempt(own))
                 yield own if isinstance(own, str) else None
-            # The row stores the error, the history only its type (docs/invariants.md: by reference).
+            # The row stores the error, the history only the error's type (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
                 raise await asyncio.to_thread(self.record_failure, ref, error) from None
 
     def record_next_attempt(self, ref: StepRef, name: str) -> None:
-        """Record the attempt at a step that the next activity makes.
-
-        Nothing is recorded if that would need a transaction of its own.
-        """
+        """Record in the open transaction the attempt that the next activity makes; do nothing without a transaction."""
         if not self._store.is_writing:
             return
         with self._store.begin() as tx:
@@ -159,7 +156,7 @@ class Journal:
                 tx.jobs.steps.begin_attempt(ref, name, tx.jobs.read(ref.job_id).run, past)
 
     def adopt_recorded_attempt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that was recorded ahead; None without one, or if the beginning has more to write."""
+        """Return the attempt that ``record_next_attempt`` recorded; None if ``begin_attempt`` has to begin one."""
         number = tx.jobs.steps.read_history(ref, self._tried()).begun_ahead_number
         if number is None or ref in self._unwritten:
             return None
@@ -167,14 +164,14 @@ class Journal:
         return None if job.status is not JobStatus.RUNNING or job.stop_requested else OwnAttempt(ref, number)
 
     def begin_attempt(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
-        """Return the stored result of a finished step, or the attempt that begins now.
+        """Begin an attempt at a step and return it; for a finished step, return the stored result instead.
 
-        Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, and ``Quarantined`` when the process
+        Raises ``JobEnded`` or ``Stopped`` when the step must not act any more, and ``Quarantined`` when the process
         died in this step too often (docs/decisions.md: retry). Raises ``LaneTaken`` while another job of the lane runs,
         and ``StepTaken`` when Temporal has given the step to another process, or the job to another run.
         """
         tried = self._tried()
-        if not recorded:  # Temporal's number then counts another step, or tasks of a workflow
+        if not recorded:  # Temporal's attempt number then counts another step or workflow tasks
             tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
@@ -184,8 +181,8 @@ class Journal:
                 return past.result  # A parked job may already wait for its next run.
             if tx.jobs.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} continues in run {job.run}")
-            # Since the job's claim, another job of the lane may have resumed at an earlier position, or the reverse:
-            # the job that begins first runs (docs/invariants.md: lanes).
+            # After a claim, another job of the lane may resume at an earlier position. Of two such jobs, the one that
+            # begins first runs (docs/invariants.md: lanes).
             if job.status is JobStatus.PENDING and not tx.jobs.mark_started(ref.job_id):
                 raise LaneTaken(f"another job of the lane of {ref.job_id} runs")
             if past.result is not None:
@@ -202,18 +199,18 @@ class Journal:
         return attempt
 
     def _write_late_failure(self, tx: Transaction, ref: StepRef) -> None:
-        """Write the failure of an earlier attempt, which could not be written when that attempt ended."""
+        """Write the failure of an earlier attempt that could not be written when that attempt ended."""
         if ref in self._unwritten:
             own, problem = self._unwritten[ref]
             with use_attempt(own):
                 tx.jobs.steps.fail_attempt(ref, problem, UNEXPECTED)
 
     def record_failure(self, ref: StepRef, error: Exception) -> StepFailure:
-        """Record why the attempt failed or has to wait, and return the failure for Temporal.
+        """Record why an attempt failed or has to wait, and return the failure for Temporal.
 
-        After its last failure, a job may wait for an outside event instead of failing (docs/decisions.md: retry).
-        Raises ``StoreBusy`` when the record cannot be written; the next attempt writes it, so that the failure does not
-        count as a crash.
+        After the last failed attempt, the job may wait, for example for a provider, instead of failing
+        (docs/decisions.md: retry). Raises ``StoreBusy`` when the failure cannot be written. The next attempt writes it,
+        so that it does not count as a crash.
         """
         own = own_attempt_at(ref)
         if own is not None:
@@ -254,7 +251,7 @@ class Journal:
     def _prepare_step(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
     ) -> Callable[[], Outcome]:
-        """Return a callable that does the step, or reads a finished one's result; ``scope`` belongs to the attempt."""
+        """Begin an attempt; return a function that does the step or reads its result. ``scope`` ends the attempt."""
         begun = self.begin_attempt(ref, function.__name__, recorded=recorded)
         if isinstance(begun, str):
             return functools.partial(result_type(function).model_validate_json, begun)
@@ -262,14 +259,14 @@ class Journal:
         return functools.partial(function, ref)
 
     def run_timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
-        """Return the result of an activity that has no row, and measure its time."""
+        """Run an activity that has no row in ``job_steps``, and report its duration."""
         with time_attempt(function.__name__, self._observe):
             return function(payload)
 
     def _start_new_job(self, tx: Transaction, job_id: str) -> None:
-        """Start a pending job if its lane is free, and remember its row, so that it is not read again.
+        """Mark a pending job as running if its lane is free, and cache its row.
 
-        The start of a job that is older than this process is rolled back: its first step decides whether it may run.
+        For a job older than this process, an error rolls this back: the job's first step decides whether it may run.
         """
         begun = tx.jobs.mark_started(job_id)
         if begun is not None and begun.is_new:
@@ -284,7 +281,7 @@ class Journal:
 
 
 def temporal_attempt() -> TemporalAttempt:
-    """Return the number of Temporal's current attempt; a repeated workflow task restarts that of a local step."""
+    """Return Temporal's run and attempt number; the number is 0 for a local step, whose count may start again."""
     info = activity.info()
     return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
 
@@ -323,7 +320,7 @@ def error_detail(error: Exception) -> str:
 
 
 class _OlderJobError(Exception):
-    """The job is older than this process, so the process before may have died in one of its steps."""
+    """Raised for a job older than this process: the previous process may have died in one of the job's steps."""
 
 
 class _JournaledActivity(ActivityInboundInterceptor):

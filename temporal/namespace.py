@@ -1,4 +1,4 @@
-"""Prepares and diagnoses a Temporal namespace; its search attributes hold ids and fixed words only."""
+"""Prepares and diagnoses a Temporal namespace, whose search attributes hold only ids and fixed words."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -36,12 +36,12 @@ PASSING = frozenset(
         RPCStatusCode.CANCELLED,
     }
 )
-"""Statuses of a temporary failure, which say nothing about the rights of this client."""
+"""gRPC statuses of a temporary failure, which say nothing about the rights of this client."""
 
 _ATTRIBUTES_TIMEOUT = timedelta(seconds=2)
 
 USABLE_SECONDS = 30.0
-"""How long a new namespace or search attribute may take to be known everywhere; real servers need about ten."""
+"""The longest wait until a whole server knows a new namespace or search attribute; servers need about ten seconds."""
 LOOK_SECONDS = 0.2
 
 _REQUEST_TIMEOUT = timedelta(seconds=5)
@@ -71,7 +71,7 @@ class Shortfall:
 
     missing: tuple[str, ...]
     mistyped: Mapping[str, str]
-    """The present type of each attribute with a wrong type, as the program ``temporal`` writes types."""
+    """The present type of each attribute with a wrong type, written as the program ``temporal`` writes it."""
 
 
 async def find_missing_attributes(client: Client, namespace: str) -> Shortfall:
@@ -171,7 +171,7 @@ async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: time
         await _register_namespace(client, endpoint, retention)
         duration = days_text(retention)
         changes = [f"Created namespace {endpoint.namespace}, which keeps finished histories for {duration}."]
-    # An existing namespace is checked too: another process may have created it a moment ago.
+    # An existing namespace is also checked, because another process may have created it just now.
     await _retry_until_usable(lambda: _require_known(client, endpoint.namespace))
     return changes
 
@@ -202,7 +202,7 @@ async def _require_known(client: Client, namespace: str) -> None:
 
 
 async def _count_workflows(client: Client, namespace: str, query: str = "") -> None:
-    """Raise an error while workflows of the namespace cannot be found, such as by a search attribute of the query."""
+    """Raise an error while the server cannot search workflows, for example by a search attribute of the query."""
     request = CountWorkflowExecutionsRequest(namespace=namespace, query=query)
     await client.workflow_service.count_workflow_executions(request, timeout=_REQUEST_TIMEOUT)
 
@@ -223,14 +223,14 @@ async def _retry_until_usable(request: Callable[[], Awaitable[None]]) -> None:
 
 
 def days_text(duration: timedelta) -> str:
-    """Return a duration as words in hours or days."""
+    """Return a duration as a text, such as ``3 days`` or ``30 hours``."""
     hours = round(duration.total_seconds() / 3600)
     return f"{hours // 24} days" if hours > 24 and hours % 24 == 0 else f"{hours} hours"
 
 
 @dataclass(frozen=True)
 class Poller:
-    """A worker that polled a queue; ``seen`` is the time since its last poll."""
+    """A worker that polled a task queue; ``seen`` is the time since the worker's last poll."""
 
     queue: str
     kind: str
@@ -304,7 +304,7 @@ async def _diagnose_queues(client: Client, endpoint: Endpoint, queues: Sequence[
 
 
 async def list_pollers(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
-    """Return the workers that polled a queue recently for this kind of work; raises one of ``AWAY``."""
+    """Return the workers that polled a queue recently for workflows or activities; raises one of ``AWAY``."""
     request = DescribeTaskQueueRequest(
         namespace=namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
     )

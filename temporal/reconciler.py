@@ -35,10 +35,10 @@ BY_A_PERSON = {
 BY_ITSELF = frozenset(
     {WorkflowExecutionStatus.FAILED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.COMPLETED}
 )
-"""Ends of a workflow that leave its job open only after a fault, such as an incompatible change of workflow code."""
+"""Ends of a workflow that should have closed its job first; an open job means a fault, such as changed code."""
 
 RECOVERIES = 3
-"""How often a job gets a new run after its workflow ended; after that many, the next run would probably end as well."""
+"""The most new runs of a job whose workflow ended while the job was open; after these, the job fails."""
 
 
 class Reconciler:
@@ -50,17 +50,17 @@ class Reconciler:
         self._released = released
 
     async def run(self, client: Client) -> None:
-        """Reconcile periodically until cancelled; a round while Temporal is away does nothing."""
+        """Compare the jobs periodically until cancelled; a comparison while Temporal is away is skipped."""
         while True:
             try:
                 await self.reconcile_jobs(client)
             except RPCError as error:
-                # A Temporal server or proxy that goes down raises many kinds of errors; the next round comes soon.
+                # A Temporal server or proxy that goes down raises many kinds of errors; the next comparison comes soon.
                 log.warning("reconcile.postponed", status=error.status.name)
             await asyncio.sleep(self._seconds())
 
     async def reconcile_jobs(self, client: Client) -> None:
-        """Compare every running job once."""
+        """Compare every running job with its workflow once, and correct the differences."""
         jobs = await asyncio.to_thread(self._store.read, lambda tx: list(tx.jobs.list_running()))
         repairs = await gather_limited(AT_ONCE, partial(self._repair_job, client), jobs)
         await asyncio.to_thread(self._free_outbound_lanes)
@@ -83,7 +83,7 @@ class Reconciler:
         return False
 
     def _resume_job(self, job: Job, reason: str, limit: float = math.inf) -> bool:
-        """Give the job a new run at its position; after ``limit`` recoveries it fails, and its user is notified."""
+        """Start a new run of the job in its position; after ``limit`` recoveries, fail the job and notify its user."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not is_same_run(present, job):
@@ -113,7 +113,7 @@ class Reconciler:
 
 
 def is_same_run(current: Job, earlier: Job) -> bool:
-    """Return whether the job is still in the run that Temporal was asked about; otherwise the answer is outdated."""
+    """Return whether a job still is in the run about which Temporal answered; if not, the answer is outdated."""
     return (current.status, current.run) == (JobStatus.RUNNING, earlier.run)
 
 

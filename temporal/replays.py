@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
-    """Return a function that ends the waits of a stopped job's workflow.
+    """Return a function that cancels a stopped job's workflow, so that the workflow ends its waits.
 
     Without a connection to Temporal, the job stops at its next step, which reads the stop from the job's row.
     """
@@ -50,10 +50,10 @@ def workflow_interrupter(client: ClientSource) -> InterruptWorkflow:
 
 
 class BatchWork:
-    """Starts the jobs of batches, only a few at the same time.
+    """The loop that replays or cancels the jobs of batches, a few at a time.
 
-    Several processes may do this at once: an item is settled in the transaction that replays its job, and the next
-    process finds it settled.
+    Several processes may work on one batch: the transaction that replays a job also settles the item, so that no other
+    process repeats it.
     """
 
     def __init__(self, store: Store, interrupt: InterruptWorkflow, wake: Callable[[], None]) -> None:
@@ -64,9 +64,9 @@ class BatchWork:
         self._seen = 0
 
     async def run(self) -> None:
-        """Process batches until cancelled; items that are open then are started by the next process.
+        """Process batches until cancelled; the next process continues with the open items.
 
-        After each change of the store the next items are tried, because a job that ended frees a slot.
+        Each change of the store triggers a new check, because a job that ended frees a slot.
         """
         changes = self._store.changes
         with changes.subscribe(
@@ -85,16 +85,16 @@ class BatchWork:
                     changed.set()
 
     async def process_due_items(self) -> bool:
-        """Start the items that are due, and return whether there were any."""
-        due_items = await asyncio.to_thread(self._find_due_item)
+        """Process the items that may begin now, and return whether there were any."""
+        due_items = await asyncio.to_thread(self._find_due_items)
         for batch, items in due_items:
             stopped = [await asyncio.to_thread(self._settle_item, batch, item) for item in items]
             self._wake()
             await asyncio.gather(*(self._interrupt(job_id) for job_id in stopped if job_id is not None))
         return bool(due_items)
 
-    def _find_due_item(self) -> list[tuple[ReplayBatch, Sequence[int]]]:
-        """Return the batches that have items to start now, with the indexes of these items."""
+    def _find_due_items(self) -> list[tuple[ReplayBatch, Sequence[int]]]:
+        """Return the open batches that have items to begin now, with the indexes of these items."""
         with self._store.view() as tx:
             batches = tx.jobs.batches.list_open_batches()
             lanes = list(tx.jobs.batches.list_open_lanes()) if batches else []
@@ -102,7 +102,7 @@ class BatchWork:
         return [(batch, items) for batch, items in due if items]
 
     def _settle_item(self, batch: ReplayBatch, index: int) -> str | None:
-        """Replay or cancel one job and record the outcome; return the job if its workflow has to be notified."""
+        """Replay or cancel one job and record the outcome; return the job's id if its workflow must be interrupted."""
         try:
             return self._process_item(batch, index)
         except StoreBusy:
@@ -131,7 +131,7 @@ class BatchWork:
 
 
 def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[int]:
-    """Return the indexes of the items that may begin now, and add their lanes to the lanes in use."""
+    """Return the indexes of the items that may begin now, and add their lanes to ``lanes``, the lanes in use."""
     if batch.action is BatchAction.CANCEL:  # A cancellation needs no lane, so all items may begin.
         return [index for index, _ in tx.jobs.batches.list_waiting_items(batch.id, AT_ONCE)]
     full = [lane for lane, count in Counter(lanes).items() if lane and count >= IN_A_LANE]
@@ -142,7 +142,7 @@ def _choose_items(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequ
 
 
 def _replay_or_stop(tx: Transaction, batch: ReplayBatch, job_id: str) -> tuple[str, bool]:
-    """Return the id of the replayed or stopped job, and whether its workflow has to be notified."""
+    """Return the id of the replayed or stopped job, and whether its workflow has to be interrupted."""
     mode = batch.action.mode
     if mode is not None:
         edits = JobEdits.model_validate_json(batch.edits) if batch.edits else None

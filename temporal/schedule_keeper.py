@@ -35,17 +35,17 @@ REFUSALS = frozenset(
         RPCStatusCode.UNIMPLEMENTED,
     }
 )
-"""Refusals that a retry would meet again; the next attempt follows a change of the row, or a full comparison."""
+"""Refusals that a retry would get again; the next attempt follows a change of the row, or a full comparison."""
 
 DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
-"""Missing rights, which an administrator has to grant; retried soon like other errors, and also shown in the row."""
+"""Refusals for missing rights, which an administrator has to grant; retried soon, and stored in the row."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class ScheduleSnapshot:
-    """A reading of the schedule rows: all ids, the Temporal schedule for each row, and the invalid rows.
+    """The schedule rows as read together: all ids, the Temporal schedule for each valid row, and the invalid rows.
 
     ``stamp`` changes when any of these may have changed.
     """
@@ -59,7 +59,8 @@ class ScheduleSnapshot:
 class ScheduleKeeper:
     """Creates, changes, pauses and deletes schedules in Temporal to match their rows.
 
-    Two keepers may run at once: updates are idempotent, and each keeper corrects an outdated update of the other.
+    Keepers of two processes may run at once: updates are idempotent, and each corrects the outdated updates of the
+    other.
     """
 
     def __init__(self, store: Store, runs: Callable[[], RunSettings], settings: Callable[[], ScheduleSettings]) -> None:
@@ -72,7 +73,7 @@ class ScheduleKeeper:
         self._compare_at = -math.inf
 
     async def run(self, client: Client) -> None:
-        """Follow changes of the rows until cancelled; changes made while Temporal is away are sent afterwards."""
+        """Send changed rows to Temporal until cancelled; changes made while Temporal is away are sent afterwards."""
         pause = 0.0
         with self._store.changes.subscribe(self._is_changed, lambda: self._settings().follow_seconds) as changed:
             while True:
@@ -93,9 +94,9 @@ class ScheduleKeeper:
         return (state.schedules, state.agents, self._runs()) != self._seen or _now() >= self._compare_at
 
     async def update_schedules(self, client: Client) -> bool:
-        """Send changes to Temporal, and periodically compare all rows; return whether Temporal accepted all changes.
+        """Send changed rows to Temporal, and periodically all rows; return whether nothing has to be retried soon.
 
-        Raises ``RPCError`` when Temporal does not even list its schedules.
+        Raises ``RPCError`` when Temporal cannot list its schedules.
         """
         due = _now() >= self._compare_at
         if due:
@@ -125,7 +126,7 @@ class ScheduleKeeper:
     async def _update_schedule(
         self, client: Client, planned: ScheduleColumns, desired: DesiredSchedule
     ) -> FollowedSchedule | None:
-        """Update Temporal for one row and return the result; None if the update should be retried soon."""
+        """Update Temporal for one row and return the outcome; None if the update should be retried soon."""
         try:
             await put_schedule(client, desired, overwrite=_is_outdated(planned, desired))
         except RPCError as error:
@@ -176,7 +177,7 @@ class ScheduleKeeper:
                 tx.background.schedules.store_results(changed)
 
     def _start_overdue_runs(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
-        """Start one-time schedules that were due before Temporal knew of them."""
+        """Start the runs of one-time schedules that became due before Temporal had the schedules."""
         once = [
             (planned.ref, desired.id) for planned, desired in sent if planned.ended_at is None and runs_once(planned)
         ]
@@ -188,7 +189,7 @@ class ScheduleKeeper:
 
 
 def _is_outdated(planned: ScheduleColumns, desired: DesiredSchedule) -> bool:
-    """Return whether Temporal still has an older digest, or refused the last update."""
+    """Return whether Temporal has an older version of a row, or refused the row's last update."""
     return planned.followed != desired.digest or bool(planned.follow_error)
 
 

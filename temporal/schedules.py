@@ -54,7 +54,8 @@ _REQUEST_TIMEOUT = timedelta(seconds=10)
 def schedule_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: datetime) -> ScheduleSpec:
     """Return the times of a schedule in Temporal's form, as ``maestro.domain.schedules.times`` computes them.
 
-    A zone's clock changes are included for the coming year, so the result for a cron differs after each of them.
+    The result contains the zone's clock changes of the coming year, so the result for a cron changes after each of
+    them.
     """
     match schedule:
         case Interval(length):
@@ -68,8 +69,8 @@ def schedule_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, n
             return ScheduleSpec(calendars=[calendar], time_zone_name=_UTC)
         case _:
             doubtful = doubtful_hours(schedule, zone, now.astimezone(zone).date())
-            # A single moment becomes an interval since 1970, which recurs only after as much time again. The moment
-            # cannot be the offset of a longer interval, because Temporal skips an offset that is still in the future.
+            # A single time becomes an interval that began in 1970 and ends at that time for the first time. It cannot
+            # be the offset of a longer interval, because Temporal skips an offset that is still in the future.
             lengths = [timedelta(seconds=int(moment.timestamp())) for moment in times_within(schedule, zone, doubtful)]
             return ScheduleSpec(
                 calendars=list(cron_calendars(schedule, doubtful)),
@@ -102,7 +103,7 @@ def cron_calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalenda
 def calendars_of_other_days(
     whole: ScheduleCalendarSpec, months: Set[int], days: Set[int], doubtful: Iterable[date]
 ) -> Iterator[ScheduleCalendarSpec]:
-    """Yield the other months of the years with clock changes, and the other days of their months."""
+    """Yield calendars for the years with clock changes, without the days of these changes."""
     for year, of_year in groupby(sorted(doubtful), key=lambda day: day.year):
         changing = list(of_year)
         others = months - {day.month for day in changing}
@@ -123,7 +124,7 @@ def _calendar_day(day: date) -> ScheduleCalendarSpec:
 
 
 def number_ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
-    """Return numbers as the smallest number of ranges."""
+    """Return the fewest ranges that contain exactly these numbers."""
     placed = enumerate(sorted(numbers))
     runs = ([number for _, number in run] for _, run in groupby(placed, key=lambda pair: pair[1] - pair[0]))
     return tuple(ScheduleRange(run[0], run[-1]) for run in runs)
@@ -131,7 +132,7 @@ def number_ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
 
 @dataclass(frozen=True)
 class DesiredSchedule:
-    """The schedule that Temporal should have for a row; ``digest`` changes with any part of it."""
+    """The schedule that Temporal should have for a row; ``digest`` changes when any part of the schedule changes."""
 
     id: str
     schedule: Schedule
@@ -140,7 +141,7 @@ class DesiredSchedule:
 
 
 def schedule_id(main_queue: str, ref: str) -> str:
-    """Return a schedule's id in Temporal; it contains the queue, so that several Maestros can share a namespace."""
+    """Return a schedule's id in Temporal; the queue in the id lets several installations share a namespace."""
     return f"{main_queue}-{ref}"
 
 
@@ -154,7 +155,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, settings: RunSettin
     idle = skip_reason(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = settings.build_job_ref(planned.address, job_id="", run=1, schedule=planned.ref)
-    # The paying client is unknown here, because the run reads it; so the priority ignores it.
+    # A channel's paying client is known only to the run, so the priority counts the agent's client.
     precedence = build_precedence(Priority.SCHEDULED, agent.client_id, None, planned.address)
     action = _start_action(temporal_id, settings, ref, attributes, precedence)
     schedule = Schedule(
@@ -210,7 +211,7 @@ async def put_schedule(client: Client, desired: DesiredSchedule, *, overwrite: b
 
 
 async def remove_schedule(client: Client, temporal_id: str, main_queue: str) -> None:
-    """Remove a schedule that starts workflows on this queue; raises the errors of the SDK."""
+    """Remove a schedule if it starts workflows on ``main_queue``; raises the errors of the SDK."""
     handle = client.get_schedule_handle(temporal_id)
     try:
         description = await handle.describe(rpc_timeout=_REQUEST_TIMEOUT)
@@ -240,7 +241,7 @@ async def _update_schedule(client: Client, desired: DesiredSchedule, *, overwrit
 
 
 def _is_unchanged(present: Schedule, desired: Schedule) -> bool:
-    """Return whether a schedule is as Maestro set it; the payload of its runs is compared only if it is readable."""
+    """Return whether a schedule in Temporal is as Maestro set it; the payload of its runs is not compared."""
     old, new = present.action, desired.action
     return (
         isinstance(old, ScheduleActionStartWorkflow)

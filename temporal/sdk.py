@@ -30,9 +30,9 @@ from temporal.attempts import ExpectedEndFilter
 log = structlog.get_logger(__name__)
 
 SDK_VERSION = "1.35.0"
-"""The version of the SDK that has the internals in use; with any other version, activations run in threads."""
+"""The SDK version whose internals this module uses; with any other version, activations run in threads."""
 HANG_SECONDS = 2.0
-"""How long an activation may run; the SDK allows as much to an activation in a thread."""
+"""Seconds that an activation may run; the SDK has the same limit for activations in threads."""
 THREADS = 500
 """The SDK's own limit of threads for activations; they are used once an activation has hung."""
 
@@ -85,7 +85,7 @@ class Watchdog:
         log.error("workflow.hangs", seconds=self._seconds, stack="".join(stack))
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the watchdog's thread."""
         self._stopped.set()
         self._awake.set()
 
@@ -102,7 +102,7 @@ class Watchdog:
                 self._awake.set()
 
     def _end_activation(self) -> None:
-        """Protect the caller from an interruption that arrives after the end of its function."""
+        """Clear an interruption that arrives after the function has ended, so that it does not hit the caller."""
         with self._lock:
             self._began = None
             if self._interrupted:
@@ -164,7 +164,7 @@ class ActivationExecutor(ThreadPoolExecutor):
         # workflow task; a SystemExit would even end the process.
         except BaseException as raised:  # noqa: BLE001 - see above
             error = RuntimeError(f"a workflow raised {type(raised).__name__}")
-        # A workflow runs as its own event loop, so none is set as running between its activations.
+        # A workflow sets itself as the running event loop, and none afterwards: the real loop is set again.
         asyncio._set_running_loop(loop)
         if future.done():  # the SDK cancelled the activation
             return
@@ -185,11 +185,10 @@ def _raise_in_thread(thread_id: int, error: type[BaseException]) -> None:
 
 
 def _clear_pending_hang() -> None:
-    """Raise and suppress an interruption that is still pending in this thread, once.
+    """Clear an interruption that may be pending in this thread, by raising and suppressing it once.
 
-    Python can also withdraw a pending exception, but that leaves a flag of the interpreter set for ever: every function
-    call is slower from then on, and under a tracer the thread never gets beyond the first instruction of a function
-    (seen with 3.11).
+    Python can also withdraw a pending exception, but that sets an interpreter flag for ever. The flag slows every
+    function call, and under a tracer the thread never gets beyond the first instruction of a function (seen with 3.11).
     """
     with suppress(ActivationHang):
         _raise_in_thread(threading.get_ident(), ActivationHang)  # This replaces a pending exception.
@@ -198,9 +197,9 @@ def _clear_pending_hang() -> None:
 
 
 def skip_needless_visits() -> bool:
-    """Replace functions of the SDK for the rest of the process; return False if the SDK has another version.
+    """Let the SDK visit payloads only if a codec has work to do; return False for another version of the SDK.
 
-    The replacements visit payloads only if a codec has work to do.
+    The SDK's functions stay replaced for the rest of the process.
     """
     if version("temporalio") != SDK_VERSION:
         log.warning("sdk.unknown", version=version("temporalio"), known=SDK_VERSION)
@@ -216,7 +215,7 @@ def skip_needless_visits() -> bool:
 
 
 def _wrap_visit(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
-    """Visit the payloads of an activation or a completion only where a codec has work to do."""
+    """Return ``visit`` wrapped so that it does nothing where no codec has work to do."""
 
     @functools.wraps(visit)
     async def visit_unless_plain(message: Any, data_converter: DataConverter, *args: Any, **kwargs: Any) -> Any:
@@ -228,7 +227,7 @@ def _wrap_visit(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> C
 
 
 def _wrap_converter_factory(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Create a converter that follows the command only where a codec would see a difference."""
+    """Return ``create`` wrapped so that it returns the given converter where no codec has work to do."""
 
     @functools.wraps(create)
     def create_unless_plain(*, workflow_context_dc: DataConverter, **kwargs: Any) -> DataConverter:

@@ -1,6 +1,6 @@
-"""The embedded Temporal server: starts, adopts, supervises and stops it.
+"""Starts, adopts, supervises and stops the embedded Temporal server.
 
-A server that outlived a killed Maestro is adopted by the next one.
+If a killed Maestro leaves its server running, the next Maestro adopts the server.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ _HEALTH_TIMEOUT = timedelta(seconds=2)
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
 KILLS_AT_START = 3
-"""How often a start is retried after the server was killed before it was ready."""
+"""How often the server's start is retried after the server was killed before it was ready."""
 NOTICED_WITHIN = 1.0
-"""The time in seconds between the closing of a process's sockets and the detection of its end, at most."""
+"""The most seconds between the closing of a process's sockets and the detection of the process's end."""
 
 
 async def wait_until_ready(address: str, ui_url: str) -> None:
@@ -104,10 +104,10 @@ class EmbeddedServer:
         return self._process.record.pid if self._process else None
 
     async def start(self) -> None:
-        """Adopt the server of an earlier run or start a new one; return when it is healthy and supervised.
+        """Adopt the server of an earlier run or start a server; return when the server is healthy and supervised.
 
         Raises PortTaken, and TemporalUnavailable when the program is missing, ends at once or does not become healthy.
-        After an error no server that was started here is left running, after a cancellation no server at all.
+        After an error, no server that this call started is left running; after a cancellation, no server at all.
         """
         command, program = await asyncio.to_thread(self._server_command)
         self._process = await self._adopt_running_server(command, program) or await self._launch_with_retries(
@@ -116,7 +116,7 @@ class EmbeddedServer:
         self._supervision = asyncio.create_task(self._restart_until_stopped(), name="temporal-server")
 
     async def stop(self) -> None:
-        """End the supervision and the server, adopted or not; return when the process is gone."""
+        """End the supervision and the server, adopted or not; return when the server's process has ended."""
         if self._supervision is not None:
             self._supervision.cancel()
             await asyncio.gather(self._supervision, return_exceptions=True)
@@ -152,13 +152,13 @@ class EmbeddedServer:
         return None
 
     async def _replace_watch(self, record: ServerRecord) -> ServerProcess:
-        """Return an adopted server with a new watch process, because its old one waits for a Maestro that is gone."""
+        """Return an adopted server with a new watch process; the old one still watches for an ended Maestro."""
         await asyncio.to_thread(end_orphaned_watch, record, self._config.database_path)
         try:
             watch = await start_watch_process(record.pid, self._config)
             ours = record.model_copy(update={"watch": watch.pid})
             await asyncio.to_thread(ours.write_to, self._config.record_path)
-        except BaseException:  # A cancellation, too, must not leave the server without supervision.
+        except BaseException:  # Also after a cancellation, no server may run without supervision.
             await self._end_process(ServerProcess(record))
             raise
         return ServerProcess(ours, watch=watch)
@@ -184,7 +184,7 @@ class EmbeddedServer:
         return await self._launch_server(command, program)
 
     async def _launch_server(self, command: tuple[str, ...], program: str) -> ServerProcess:
-        """Start a server and return it healthy; on any failure, a cancellation included, no server is left running."""
+        """Start a server and return it when it is healthy; after a failure or cancellation, no server runs."""
         await asyncio.to_thread(self._check_ports)
         log = await asyncio.to_thread(open_log, self._config.log_path)
         with log:
@@ -199,7 +199,7 @@ class EmbeddedServer:
             await release_held(child)
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
             await self._wait_until_healthy(process, written)
-        except BaseException:  # A cancelled start, too, must leave no server behind.
+        except BaseException:  # A cancelled start must also leave no server running.
             if process is not None:
                 await self._end_process(process)
                 raise
@@ -244,9 +244,9 @@ class EmbeddedServer:
             await asyncio.gather(ended, ready, return_exceptions=True)
 
     async def _wait_until_ready(self) -> None:
-        """Return when the server works and has all search attributes; raises TemporalUnavailable when it refuses them.
+        """Return when the server has all search attributes; raises TemporalUnavailable if they cannot be added.
 
-        The server's flags set the attributes only when it creates its database, so a release may have to add one here.
+        The server's flags add attributes only to a new database, so the attributes of a newer release are added here.
         """
         await wait_until_ready(self.address, self.ui_url)
         await ensure_search_attributes(await Client.connect(self.address, namespace=NAMESPACE, lazy=True), NAMESPACE)
@@ -267,7 +267,7 @@ class EmbeddedServer:
             delay = await self._restart_server(delay)
 
     async def _restart_server(self, delay: float) -> float:
-        """Retry until a server runs; return the delay in seconds before the restart after its next end."""
+        """Start the server after ``delay`` seconds, with retries; return the delay in seconds for its next restart."""
         while True:
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._config.timing.longest_restart)
@@ -288,7 +288,7 @@ class EmbeddedServer:
         config = self._config
         for port, setting in ((config.port, config.port_setting), (config.ui_port, config.ui_port_setting)):
             with socket.socket() as probe:
-                # The server sets SO_REUSEADDR too: lingering connections of an earlier run are no listener.
+                # The server also sets SO_REUSEADDR: lingering connections of an earlier run do not block the port.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind((HOST, port))

@@ -38,13 +38,13 @@ _DYNAMIC_CONFIG = (
 
 _PROC = Path("/proc/self/stat")
 _POLL = 0.2 if _PROC.exists() else 1.0
-"""Seconds between checks of a process that is no child; without /proc each check runs ``ps``."""
+"""Seconds between checks of a process that is no child of this one; without /proc, each check runs ``ps``."""
 
 _MAX_LOG = 10 * 1024 * 1024
 _TAIL = 8192
 
 # The shell waits for a line on its input before it executes the server, so that the record is on disk first. If Maestro
-# dies before, the shell reads end-of-file and ends: no server runs that the next start does not know of.
+# dies before that, the shell reads end-of-file and ends, so that no server runs without a record.
 _ON_A_LINE_BECOME = 'read -r _ && exec "$@" </dev/null'
 
 _LOOKS = 4
@@ -63,10 +63,10 @@ while serves "$1" "$2"; do
   sleep "$4"
 done
 """
-"""A shell script that ends a server which no Maestro can adopt any more: its Maestro and its record are gone.
+"""A shell script that ends a server after its Maestro has ended and the server's record was deleted.
 
-The script's input ends with the process that started the script. Its arguments are the server's process id, its
-database, the record, and in seconds the time between two checks and the time between SIGTERM and SIGKILL.
+The script's input ends when the process that started the script ends. The arguments are the server's process id,
+database and record file, the seconds between two checks, and the seconds between SIGTERM and SIGKILL.
 """
 
 
@@ -75,9 +75,9 @@ class Timing:
     """The waits of the server's supervision, in seconds."""
 
     ready: float = 30.0
-    """The time for a new server to answer."""
+    """The longest wait for the first answer of a new server."""
     adopted_ready: float = 5.0
-    """The time for a server of an earlier run to answer, before it is replaced."""
+    """The longest wait for an answer of an earlier run's server, which is then replaced."""
     grace: float = 10.0
     """The time between SIGTERM and SIGKILL."""
     first_restart: float = 0.2
@@ -85,14 +85,14 @@ class Timing:
     longest_restart: float = 30.0
     """The longest wait before a restart."""
     stable: float = 60.0
-    """After running this long, a server is restarted with the first wait again."""
+    """After running this long, a server that ends is restarted after ``first_restart`` again."""
     orphaned: float = 180.0
-    """The wait before a server is ended that has neither a Maestro nor a data folder any more."""
+    """The wait before a server is ended whose Maestro has ended and whose record was deleted."""
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """The server's data folder and ports; messages to the operator contain the names of the settings."""
+    """The data folder and ports of the embedded server, and the names of the port settings for messages."""
 
     data_dir: Path
     port: int
@@ -128,7 +128,7 @@ class ServerConfig:
 
 
 def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
-    """Return the program ``temporal`` of Maestro's environment (or ``folder``), else of ``PATH`` (or ``path``).
+    """Return the program ``temporal`` from Maestro's environment (or ``folder``), else from ``PATH`` (or ``path``).
 
     Raises TemporalUnavailable when both lack the program.
     """
@@ -143,7 +143,7 @@ def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
 
 
 def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
-    """Return the full command line; two servers with the same command line are interchangeable."""
+    """Return the server's full command line; a running server with the same command line can be adopted."""
     return (
         *(str(binary), "server", "start-dev", "--db-filename", str(config.database_path), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
@@ -220,12 +220,12 @@ class ServerRecord(BaseModel):
     """The process id of the watch process; 0 in a record of an older release."""
 
     def is_running(self) -> bool:
-        """Whether exactly this process still runs; the system may have given its id to another process."""
+        """Whether the recorded process still runs, and not another process with the same id."""
         seen = find_process(self.pid)
         return seen is not None and seen.started == self.started
 
     def matches_command(self) -> bool:
-        """Whether the process still runs and is the recorded server."""
+        """Whether the recorded process still runs with the recorded command line."""
         return find_process(self.pid) == ProcessInfo(self.started, " ".join(self.command))
 
     def write_to(self, path: Path) -> None:
@@ -275,7 +275,7 @@ class ServerProcess:
         return self._child is not None and self._child.returncode == -signal.SIGKILL
 
     async def end_watch_process(self) -> None:
-        """Let the watch process notice that its server has ended, so that the watch process ends."""
+        """End the watch process of a server that has ended."""
         if self._watch is not None:
             await end_watch(self._watch)
 
@@ -300,7 +300,7 @@ class ServerProcess:
 
 
 async def start_held(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
-    """Start a process that becomes ``command`` on ``release_held``, and ends if Maestro dies before that."""
+    """Start a process that runs ``command`` after ``release_held``, and ends if Maestro dies before that."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
         stdin=asyncio.subprocess.PIPE,
@@ -321,7 +321,7 @@ async def release_held(held: Child) -> None:
 
 
 async def start_watch_process(pid: int, config: ServerConfig) -> Child:
-    """Start the watch process, which ends a server some time after Maestro and its record are gone."""
+    """Start the watch process, which ends a server some time after Maestro and the server's record are gone."""
     waits = (f"{config.timing.orphaned / _LOOKS:g}", f"{config.timing.grace:g}")
     arguments = (str(pid), str(config.database_path), str(config.record_path), *waits)
     return await asyncio.create_subprocess_exec(
@@ -335,14 +335,14 @@ async def start_watch_process(pid: int, config: ServerConfig) -> Child:
 
 
 async def end_watch(watch: Child) -> None:
-    """Let a watch process notice that its server has ended; return when the watch process has ended."""
+    """End the watch process of a server that has ended; return when the watch process is gone."""
     assert watch.stdin is not None
     watch.stdin.close()
     await watch.wait()
 
 
 def end_orphaned_watch(record: ServerRecord, database: Path) -> None:
-    """End the watch process that an earlier run started for an adopted server; this run's own one replaces it."""
+    """End the watch process that an earlier run started for an adopted server, because this run starts its own."""
     seen = find_process(record.watch) if record.watch else None
     if seen is not None and f"watch {record.pid} {database}" in seen.command:
         with suppress(ProcessLookupError):
@@ -358,7 +358,7 @@ def open_log(path: Path) -> BinaryIO:
 
 
 def read_last_line(path: Path, since: int) -> str:
-    """Return the last line that was written to the log after byte ``since``; empty without one."""
+    """Return the last line written to the log after byte ``since``; empty if there is none."""
     with path.open("rb") as log:
         size = log.seek(0, os.SEEK_END)
         log.seek(max(since, size - _TAIL))

@@ -1,4 +1,4 @@
-"""The workflows, one per kind of job, and the class ``JobRun``, with which all of them do the steps of a job."""
+"""The workflows, one for each kind of job, and the class ``JobRun``, which does the steps of a job for all of them."""
 
 import asyncio
 import itertools
@@ -98,7 +98,7 @@ class MessageWorkflow:
 
 @workflow.defn(name="DelegationWorkflow")
 class DelegationWorkflow:
-    """Does one task that an agent gave to another agent; this workflow may outlive the one that started it.
+    """Does one task that an agent gave to another agent; may outlive the workflow that started it.
 
     See docs/decisions.md: delegation.
     """
@@ -182,7 +182,7 @@ class JobRun:
         """Do the steps of ``path`` in order and return the job's status; after an error, close the job with its reason.
 
         A job that has to wait is parked, which ends this run. The workflow of a failed job fails, so that operators
-        find it among the failed ones in the Temporal Web UI.
+        find it among the failed workflows in the Temporal Web UI.
         """
         try:
             try:
@@ -211,7 +211,7 @@ class JobRun:
             await start_delegated_tasks(self._ref, answer, self._queued.precedence)
 
     async def _do_concurrently(self, names: list[str]) -> None:
-        """Do these steps concurrently; if some have to wait, the others finish first."""
+        """Do these steps concurrently; if some have to wait, raise ``Suspended`` after all have ended."""
         if len(names) == 1:
             return await self._do_step(names[0])
         waiting: list[str] = []
@@ -266,7 +266,7 @@ class JobRun:
         return await self._deliver_message(step)
 
     def _store_result(self, step: str, outcome: Any, milliseconds: int | None = None) -> None:
-        """Store a step's result in this run, show it in the Web UI, and apply its effects to the run."""
+        """Store a step's result in this run, show it in the Temporal Web UI, and update the run's state from it."""
         self._results[step] = outcome
         duration = "" if milliseconds is None else f" ({milliseconds} ms)"
         self._details.add_line(f"{step}: {outcome.words or 'done'}{duration}")
@@ -312,7 +312,7 @@ class JobRun:
             self._store_result(name, outcome, duration)
 
     async def _do_optional_step(self, step: str) -> None:
-        """Do a step that the answer does not require: a failure is only reported, but a stop still stops the run.
+        """Do a step without which an answer is possible: a failure is only reported, but a stop ends the run.
 
         After a failure, the prompt mentions the missing file, or the voice message without a transcript.
         """
@@ -336,7 +336,7 @@ class JobRun:
             self._details.add_line(f"{step} failed ({error_type(error)}): the job continues without this step")
 
     async def _deliver_message(self, step: str) -> Any:
-        """Send the job's message, and close the job with it, or send a notice of the job's failure."""
+        """Send the job's answer, which closes the job; for the step ``NOTICE``, send the notice of its failure."""
         closes = step != StepKind.NOTICE
         route = self._results.get(StepKind.ROUTE)
         is_reply = route is not None and route.action is RouteAction.REPLY

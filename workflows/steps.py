@@ -30,7 +30,7 @@ LOCAL_STEP_TIMEOUT = timedelta(seconds=30)
 """The timeout of a local step: a transaction that takes longer is stuck."""
 
 LOCAL_RETRY_IN_HISTORY = timedelta(milliseconds=1)
-"""The retry delay from which the history shows a local step's failed attempt and, as a timer, the delay.
+"""The shortest retry delay for which the history shows a local step's failed attempt, and the delay as a timer.
 
 Zero would mean the SDK's default: retries inside one long workflow task, which leave no trace in the history.
 """
@@ -39,22 +39,22 @@ DELIVERY_TIMEOUT = timedelta(minutes=10)
 """The timeout for sending all chunks of a message, including the wait for the outbound lane."""
 
 NOTICE_TIMEOUT = timedelta(minutes=2)
-"""The timeout for sending a failure notice: while the notice waits for an unreachable platform, it holds the lane."""
+"""The timeout for sending a failure notice: a notice to an unreachable platform holds the channel's outbound lane."""
 
 MEDIA_TIMEOUT = timedelta(minutes=5)
 """The timeout for fetching all files of one message."""
 
 VOICE_TIMEOUT = timedelta(minutes=2)
-"""The timeout for all attempts at a message's transcripts; after that, the answer does without the missing ones."""
+"""The timeout for all attempts at a message's transcripts; after it, the agent answers without missing transcripts."""
 
 COMPACTION_TIMEOUT = timedelta(minutes=1)
-"""The timeout for all attempts at a compaction: without one an answer is possible, so a failure must not delay it.
+"""The timeout for all attempts at a compaction; after it, the agent answers without the compaction.
 
-The model answers of the compaction stay stored, and the compaction of the next message continues from there.
+The model answers of the compaction stay stored, and the compaction of the next message reuses them.
 """
 
 REQUESTS_PER_CALL = 3
-"""The time of one model call, in request timeouts: one account times out, another answers slowly, both may wait."""
+"""The timeout of one model call in request timeouts: one account may time out, another may wait and answer slowly."""
 
 DEADLINE_SLACK = timedelta(seconds=30)
 """How much longer than its own deadline an activity may take before Temporal times it out."""
@@ -83,7 +83,7 @@ class Suspended(Exception):
 def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
     """Convert Maestro's priority, from 1 to 10, to Temporal's, from 1 to 5.
 
-    Empty without a precedence: the activity then has the priority of its workflow.
+    Without a precedence, the result is empty: the activity then has the priority of its workflow.
     """
     if precedence is None:
         return Priority.default
@@ -153,7 +153,7 @@ class QueuedSteps:
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
         self.precedence: Precedence | None = None
-        """The precedence of the steps; None until it is known, when they have the priority of their workflow."""
+        """The precedence of the steps; while it is None, the steps have the priority of their workflow."""
 
     @property
     def temporal_priority(self) -> Priority:
@@ -214,7 +214,7 @@ def error_type(error: BaseException) -> str:
 async def start_delegated_tasks(ref: JobRef, answer: AnswerOutcome, answer_precedence: Precedence | None) -> None:
     """Start a child workflow for each task of an answer that the dispatcher has not started already.
 
-    A child has the fair share of its parent's job until its own is known.
+    Until the own share of a task in the fair queue is known, the task has the share of its parent job.
     """
     parent = answer_precedence or Precedence(key=workflow.info().priority.fairness_key or "")
     precedence = parent.model_copy(update={"priority": answer.priority})

@@ -1,4 +1,4 @@
-"""An incoming message: its sender, the agent that would answer, and the jobs made of it."""
+"""An incoming message: its sender, the agent that would answer, and the jobs created for the message."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,22 +36,22 @@ class ReceivedMessage:
 
     @property
     def sole_sender(self) -> str | None:
-        """The sender, where each user of the channel has a conversation of their own; else None."""
+        """The id of the sender if each user of the channel has a separate conversation; else None."""
         return self.message.user_id if self.binding is not None and self.binding.key_by_user else None
 
     @property
     def inbound_lane(self) -> LaneKey:
-        """The lane in which the message waits."""
+        """The lane (queue of jobs) in which the message waits."""
         return lane_key(self.message.address, self.sole_sender)
 
     @property
     def sender_key(self) -> Speaker:
-        """The sender, in the form in which the answer to a question records a user."""
+        """The sender, in the form that is recorded with the answer to a question."""
         return Speaker(self.person.id, self.person.is_owner)
 
 
 def message_sender(message: IncomingMessage) -> PersonId:
-    """Return the sender of a message."""
+    """Return the platform and user id of a message's sender."""
     return PersonId(message.address.platform, message.user_id)
 
 
@@ -79,7 +79,7 @@ def store_dropped(
     waits: bool = False,
     flood_state: FloodState = FloodState.WITHIN,
 ) -> Job:
-    """Store a message with a dropped job and its reason; with ``waits``, an operator can restart it in its lane."""
+    """Store a message with a dropped job and its reason; with ``waits``, a restarted job waits in its lane."""
     job = new_job(tx, received, waits=waits)
     job.inbox_id = tx.inbox.add(received.message, job.id, flood_state=flood_state).id
     tx.jobs.add(job)
@@ -88,7 +88,7 @@ def store_dropped(
 
 
 def add_notice(tx: Transaction, job: Job, text: str) -> None:
-    """Add a job that sends a notice of Maestro to the user of a job."""
+    """Add a job that sends a text written by Maestro itself to the user of another job."""
     tx.jobs.add(new_notice_job(job, new_job_id(), text, tx.now))
 
 
@@ -115,10 +115,10 @@ class AccessControl:
         is_listed: Callable[[], bool],
         is_paired: Callable[[], bool],
     ) -> Person:
-        """Return the sender of a message; ``known`` is true as well where unknown users are answered.
+        """Return the sender of a message; ``known`` is also true where unknown users are answered.
 
-        ``is_listed`` (as an owner) and ``is_paired`` describe the time before this message: a new owner, or new access,
-        counts from the next message on.
+        ``is_listed`` (as an owner) and ``is_paired`` describe the time before this message: new rights count from the
+        next message on.
         """
         person_id = message_sender(message)
         is_owner = message.is_owner or str(person_id) in self.access.owners or is_listed()
@@ -147,7 +147,7 @@ class AccessControl:
     def find_refusal(
         self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None, person: Person
     ) -> str | None:
-        """Return why this user's commands are refused here, or None; without an agent, the channel decides."""
+        """Return why a user's commands are refused in a channel, or None; without an agent, the binding decides."""
         if person.is_owner:
             return None
         return access_refusal(person, self.choose_agent(tx, message, binding), binding)

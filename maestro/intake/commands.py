@@ -25,7 +25,7 @@ UNSAID = "obeyed without a reply, because too many jobs were waiting"
 
 
 def execute_control_word(tx: Transaction, received: ReceivedMessage, word: ControlWord) -> Job:
-    """Execute a control word; the reply is a job without a lane."""
+    """Execute a control word; the returned job sends the reply, without waiting in a lane (queue)."""
     job = new_job(tx, received)
     job.inbox_id = tx.inbox.add(received.message, job.id, control=word).id
     if word is ControlWord.STOP:
@@ -47,7 +47,7 @@ def compose_status_text(tx: Transaction, received: ReceivedMessage) -> str:
     lane = received.inbound_lane
     working = "I am working on an answer" if tx.jobs.find_running_in(lane) else "Nothing is running here"
     waiting = tx.jobs.count_pending_in(lane)
-    # A continuing delegator's job has a lane, and counts as waiting there: only jobs without a lane are tasks.
+    # The job of a delegator that continues has a lane and is counted above: only jobs without a lane are tasks.
     tasks = sum(task.lane is None for task in list_delegated_tasks(tx, received))
     delegated = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     questions = [
@@ -58,7 +58,7 @@ def compose_status_text(tx: Transaction, received: ReceivedMessage) -> str:
 
 
 def list_stoppable_jobs(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
-    """Return the jobs that ``/stop`` ends: all tasks, and the running or next job, or else the newest waiting one."""
+    """Return the jobs that ``/stop`` ends: the running or next job, else the newest waiting job, and all tasks."""
     head, tasks = tx.jobs.find_lane_head(received.inbound_lane), list_delegated_tasks(tx, received)
     if head is None or head.stop_requested:
         head = next(iter(tx.jobs.list_waiting_in(received.inbound_lane)), head)
@@ -66,12 +66,12 @@ def list_stoppable_jobs(tx: Transaction, received: ReceivedMessage) -> Sequence[
 
 
 def list_delegated_tasks(tx: Transaction, received: ReceivedMessage) -> Sequence[Job]:
-    """Return the tasks that agents delegated because of this lane's messages."""
+    """Return the open tasks that agents delegated while answering messages of this conversation."""
     return tx.jobs.delegations.list_open_tasks(received.message.address, received.sole_sender)
 
 
 def _stop_jobs(tx: Transaction, jobs: Sequence[Job]) -> str:
-    """Stop jobs; a job that is not inside a step ends at once."""
+    """Request a stop of the jobs, and return the reply; a pending or waiting job ends at once."""
     if not jobs:
         return "Nothing is running here."
     for job in jobs:
@@ -105,7 +105,7 @@ def read_answer(tx: Transaction, received: ReceivedMessage) -> QuestionAnswer | 
 def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAnswer | AnswerRefusal) -> Job:
     """Record the answer to the question, or reply why the message is not accepted as an answer.
 
-    An approval or denial is confirmed, in case another question was meant.
+    An approval or denial is confirmed, so that the user notices if another question was meant.
     """
     job = new_job(tx, received)
     job.inbox_id = tx.inbox.add(received.message, job.id).id
@@ -124,7 +124,7 @@ def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAn
 
 
 def _read_text(tx: Transaction, content: str) -> ReplyText:
-    """Parse a message as an answer; a final number names a question only if the question offers the preceding text."""
+    """Parse a message as an answer; a number at its end names a question only if that question offers the rest."""
     choice = parse_choice(content)
     question = (
         tx.jobs.questions.find_question(choice.number) if choice is not None and choice.number is not None else None

@@ -1,4 +1,4 @@
-"""Incoming messages: each waits in its lane, is executed at once, or is dropped with its reason."""
+"""Accepts incoming messages: each waits in its lane (queue), is executed at once, or is dropped with its reason."""
 
 import asyncio
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def apply_message_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessag
 class IntakeRules:
     """Settings of the intake: access, routing and limits.
 
-    ``max_pending`` jobs may wait before new messages are refused.
+    New messages are refused while ``max_pending`` jobs wait.
     """
 
     max_pending: int
@@ -159,7 +159,7 @@ class Intake:
             return AcceptedMessage(message_id=message.id, job_id=state.job_id, duplicate=True), None
         received = self._read_sender_state(tx, message, state)
         content = received.message.content
-        may_answer = state.asking or "#" in content  # "#" names a question of another lane.
+        may_answer = state.asking or "#" in content  # A "#" may name a question of another lane.
         command = control_word(content) or pairing_code(content)
         meant = command or (commands.read_answer(tx, received) if may_answer else None)
         ignored = self._find_ignore_reason(tx, received, meant)
@@ -210,8 +210,8 @@ class Intake:
     def _find_backlog_refusal(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
         """Return the refusal of a message that would exceed the limit of waiting jobs.
 
-        Control words count as well, because their replies wait like any job. Only a ``/stop`` that has a job to stop is
-        executed beyond the limit, because it frees a slot; it gets no reply.
+        Control words are also refused, because their replies wait like any job. Only a ``/stop`` that has a job to stop
+        is executed beyond the limit, because it frees a slot; it gets no reply.
         """
         waiting = state.pending
         if waiting >= self.rules().max_pending:
@@ -305,5 +305,5 @@ class AccountIntake:
         self._intake = intake
 
     async def accept(self, message: IncomingMessage) -> AcceptedMessage:
-        """Commit the message; raises what ``Intake.accept_message`` raises."""
+        """Commit a message and its job; raises what ``Intake.accept_message`` raises."""
         return await asyncio.to_thread(self._intake.accept_message, message)

@@ -1,4 +1,4 @@
-"""Pairing: an unknown user gets access by a code; earlier messages call no model (docs/decisions.md: access)."""
+"""Pairing: an unknown user gets access by a code; messages sent before reach no model (docs/decisions.md: access)."""
 
 import math
 import secrets
@@ -36,7 +36,7 @@ WRONG = (
 
 
 def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPolicy, settings: PairingSettings) -> Job:
-    """Drop the message of an unknown user; with pairing, sometimes send the user the steps to get access."""
+    """Drop the message of an unknown user; with the policy ``pairing``, send a code to the user if one is due."""
     if policy is not DmPolicy.PAIRING:
         return store_dropped(tx, received, UNKNOWN_USER_REASONS[policy], waits=True)
     pairing, message = tx.users.pairings.find_newest(received.person.id), received.message
@@ -98,7 +98,7 @@ def redeem_invitation(tx: Transaction, received: ReceivedMessage, code: PairingC
 def approve_pairing(tx: Transaction, number_or_code: str, actor: str, *, as_owner: bool) -> Pairing:
     """Give access to the user of a pairing, which is named by its number or code, and notify the user.
 
-    Raises ``NotFound``, and ``Conflict`` if the user has access already or the code has expired.
+    Raises ``NotFound`` for an unknown pairing, and ``Conflict`` if the user has access already or the code has expired.
     """
     pairing = tx.users.pairings.find_by_number_or_code(number_or_code)
     if pairing.status is PairingStatus.APPROVED:
@@ -126,7 +126,7 @@ def approve_pairing(tx: Transaction, number_or_code: str, actor: str, *, as_owne
 def refuse_pairing(tx: Transaction, number_or_code: str, actor: str) -> Pairing:
     """Refuse a pairing: later messages of the user are dropped without a reply.
 
-    Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
+    Raises ``NotFound`` for an unknown pairing, and ``Conflict`` if the pairing was approved already.
     """
     pairing = tx.users.pairings.find_by_number_or_code(number_or_code)
     person = PersonId(pairing.platform, pairing.user_id)
@@ -147,7 +147,7 @@ def revoke_access(tx: Transaction, person: PersonId, actor: str) -> None:
 def create_invitation(
     tx: Transaction, settings: PairingSettings, actor: str, *, as_owner: bool
 ) -> tuple[str, datetime]:
-    """Return a new code, with which one user gets access once, and its expiry; only the code's digest is stored."""
+    """Create an invitation for one user; return its code and expiry. Only the code's digest is stored."""
     code = new_code(secrets.choice)
     lifetime = timedelta(minutes=settings.expiry_minutes)
     expires_at = tx.users.pairings.add_invitation(code, lifetime, as_owner=as_owner, actor=actor)

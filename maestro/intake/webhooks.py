@@ -41,7 +41,7 @@ class WebhookIntake:
     jobs: Callable[[], JobSettings]
 
     def find_webhook(self, path: str) -> Webhook:
-        """Return the webhook with a path; raises the same ``NotFound`` for a disabled and a missing webhook."""
+        """Return the enabled webhook with this path; a disabled and a missing webhook raise the same ``NotFound``."""
         with self.store.view() as tx:
             webhook = tx.background.webhooks.find_enabled_webhook(path)
         if webhook is None:
@@ -62,15 +62,15 @@ class WebhookIntake:
             raise unready from None
 
     def count_refused_event(self, webhook: Webhook, reason: str, address: str) -> None:
-        """Count a refused event."""
+        """Count a refused event of a webhook, with the reason and the sender's address."""
         with self.store.begin() as tx:
             tx.background.webhooks.count_refused(webhook, reason, address)
 
     def accept_event(self, webhook: Webhook, delivery: SignedDelivery, payload: object) -> DeliveryResult:
         """Commit an event and its job; a repeated event changes nothing.
 
-        Raises ``NotFound`` or ``BadSignature`` if the webhook changed after the signature was checked, ``BadSignature``
-        for a body that was already accepted under another id, and ``TooManyDeliveries`` and ``Backlogged``.
+        Raises ``NotFound`` or ``BadSignature`` if the webhook changed meanwhile, ``BadSignature`` for a body that was
+        accepted under another id, ``TooManyDeliveries`` above the rate limit, and ``Backlogged`` if too many jobs wait.
         """
         with self.store.begin() as tx:
             present = tx.background.webhooks.find_enabled_webhook(webhook.path)
