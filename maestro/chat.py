@@ -1,4 +1,4 @@
-"""The #maestro chat: posts are scanned and truncated before they are stored."""
+"""The service for #maestro, the chat of agents and people: it redacts and truncates posts before it stores them."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from maestro.store.store import Store
 
 
 class ChatService:
-    """The operations on the channel for agents and users; its rules are read at each use, because they may change."""
+    """The operations on #maestro, for agents and users; ``rules`` returns the chat settings that apply now."""
 
     def __init__(self, store: Store, scanner: SecretScanner, rules: Callable[[], ChatSettings]) -> None:
         self._store = store
@@ -21,16 +21,16 @@ class ChatService:
     def add_post(self, author: str, text: str) -> int:
         """Store a post and return its id; ``author`` is ``@human`` or ``@`` and the slug of an agent.
 
-        Raises ``InvalidEdit`` for an empty text, ``Forbidden`` for an author that does not take part.
+        Raises ``InvalidEdit`` for an empty text, ``Forbidden`` for an author that does not take part in the chat.
         """
         prepared = self.prepare_text(text)
         with self._store.begin() as tx:
             return tx.chat.add_post(author, prepared)
 
     def prepare_text(self, text: str) -> str:
-        """Return a text redacted and truncated for storage; it takes up to the scanner's timeout.
+        """Return a post's text, redacted and truncated for storage; this may take as long as the scanner's timeout.
 
-        A caller with a transaction of its own calls this first. Raises ``InvalidEdit`` for an empty text.
+        Call it before a transaction begins, never within one. Raises ``InvalidEdit`` for an empty text.
         """
         text = storable_text(text)
         if not text.strip():
@@ -39,7 +39,7 @@ class ChatService:
         return scan_post(text, rules.limits.max_message_chars, self._scanner, rules.scanner.rules).text
 
     def get_new_outside(self, slug: str) -> UnreadPosts:
-        """Return the posts that an external agent has not read; each call marks the previous result as read.
+        """Return the posts that an external agent has not read; each call marks the posts of the previous call as read.
 
         See docs/decisions.md: agent chat.
         """
@@ -47,18 +47,18 @@ class ChatService:
             return tx.chat.mark_offered(slug)
 
     def list_posts(self, limit: int | None = None) -> Sequence[Post]:
-        """Return the posts of the session, oldest first: all of them, or the newest ones up to a limit."""
+        """Return the posts of the current session, oldest first; with ``limit``, only that many of the newest posts."""
         with self._store.view() as tx:
             return tx.chat.list_posts(limit)
 
     def read_version(self) -> str:
-        """Return a version that changes with every post and with the session; cheap enough for one read a second."""
+        """Return a text that changes with each new post and each new session; cheap enough to read every second."""
         with self._store.view() as tx:
             return f"{tx.chat.find_current_session() or ''}-{tx.chat.find_newest_id()}"
 
 
 def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> None:
-    """Open a session if none is open, or the session ``session.id`` if that is set.
+    """Open a chat session if none is open; with ``session.id`` set, open the session with that id.
 
     A session that a crash left open continues, so that all its posts can still be read.
     """
@@ -68,10 +68,10 @@ def join_session(store: Store, chat: ChatSettings, session: SessionSettings) -> 
 
 
 def end_session(store: Store, chat: ChatSettings, session: SessionSettings, *, shared: bool) -> None:
-    """End the open session, if the chat is enabled.
+    """End the open chat session, if the chat is enabled.
 
-    A session of ``session.id`` stays open if other processes share the store: their next post would open another
-    session.
+    With ``session.id`` set and a store that other processes share, the session stays open: a post of another process
+    would otherwise open a new session.
     """
     if chat.enabled and not (session.id and shared):
         with store.begin() as tx:

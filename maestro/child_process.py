@@ -1,7 +1,7 @@
-"""Runs child programs, and ends their whole process group before their output is read.
+"""Runs child programs; the whole process group of a program is ended before the program's output is read.
 
-Input and output are files. With pipes, a grandchild that keeps one open makes a finished program look unfinished
-(measured: a complete answer became a timeout), and a program whose pipe is not read hangs.
+Input and output are files, not pipes. A grandchild that keeps a pipe open makes a finished program look unfinished: a
+complete answer became a timeout (measured). A program also hangs when nothing reads its pipe.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ OUTPUT_CHECK_SECONDS = 0.25
 """Seconds between two checks of the output's size."""
 _POLL_SECONDS = 0.02
 
-# The guard reads the id of a process group, and kills that group when its own input ends because Maestro was killed.
+# This shell process reads the id of a process group; when Maestro is killed, its input ends and it kills the group.
 _GUARD = ("/bin/sh", "-c", 'read -r group && { read -r _; kill -s KILL -- "-$group"; }')
 
 _PLAIN_VARIABLES = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"))
@@ -41,7 +41,7 @@ class ProgramCommand:
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """The limits of a program: its run time in seconds, and the bytes of each of its two outputs."""
+    """The limits of a program: its run time in seconds, and the bytes of its standard output and its error output."""
 
     seconds: float
     output_bytes: int
@@ -57,7 +57,7 @@ class ProgramEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """The result of a program; ``code`` is valid only if it exited by itself, and negative after a signal."""
+    """The result of a program; ``code`` is valid only for ``EXITED``, and negative if a signal ended the program."""
 
     outcome: ProgramEnd
     code: int
@@ -66,10 +66,10 @@ class ProgramResult:
 
 
 async def run_program(command: ProgramCommand, limits: ProgramLimits) -> ProgramResult:
-    """Run a program to its end, then end its remaining child processes, also when cancelled.
+    """Run a program until it exits or exceeds a limit, then end its remaining child processes.
 
-    When this process is killed, the program is killed too. Raises ``OSError`` when the program cannot be started. Its
-    outputs are truncated at the limit. A process that left the process group, as a daemon does, is not ended.
+    A cancellation, or a kill of this process, also ends the program. Raises ``OSError`` when the program cannot be
+    started. Outputs are truncated at the limit. A process that left the process group, as a daemon does, is not ended.
     """
     child = _RunningProgram(command)
     try:
@@ -102,7 +102,7 @@ class _RunningProgram:
         return self._files.enter_context(tempfile.TemporaryFile())
 
     def start_program(self) -> None:
-        """Start the program, unless ``end_process_group`` was called before: this thread outlives a cancelled task."""
+        """Start the program, unless a cancellation called ``end_process_group`` before this thread began."""
         with tempfile.TemporaryFile() as input_file:
             input_file.write(self._command.input)
             input_file.seek(0)
@@ -131,7 +131,7 @@ class _RunningProgram:
                     self._guard.stdin.write(b"%d\n" % self._process.pid)
 
     async def wait_for_end(self, limits: ProgramLimits) -> ProgramEnd:
-        """Return when the program has exited or must be stopped, even if its child processes still run."""
+        """Return when the program has exited or exceeded a limit, even if its child processes still run."""
         assert self._process is not None
         exit_ = asyncio.create_task(_wait_for_exit(self._process))
         try:
@@ -149,7 +149,7 @@ class _RunningProgram:
         return ProgramEnd.EXITED
 
     async def end_process_group(self) -> None:
-        """Send SIGTERM to the process group, and SIGKILL after the grace period, or at once if cancelled again."""
+        """Send SIGTERM to the process group, and SIGKILL after the grace period or at once on a second cancellation."""
         with self._start_lock:
             self._cancelled = True
         if self._process is None or self._group_ended:
@@ -163,7 +163,7 @@ class _RunningProgram:
                 self._process.poll()
 
     def read_result(self, outcome: ProgramEnd, max_bytes: int) -> ProgramResult:
-        """Return the result of the program with its outputs."""
+        """Return the program's outcome and exit code, and its outputs up to ``max_bytes`` each."""
         assert self._process is not None
         for file in self._outputs:
             file.seek(0)
@@ -171,7 +171,7 @@ class _RunningProgram:
         return ProgramResult(outcome, self._process.returncode or 0, output, errors)
 
     def close_files(self) -> None:
-        """Close the output files, and end the guard before it sees its input end and kills the group."""
+        """Close the output files, and end the guard process so that the guard does not kill the process group."""
         self._files.close()
         if self._guard is not None:
             self._guard.kill()
@@ -191,10 +191,10 @@ class _RunningProgram:
         return self._group_ended
 
     def _send_signal(self, number: int) -> bool:
-        """Send a signal to the process group, 0 to test for it; return false if the group is empty.
+        """Send a signal to the process group (0 only tests the group); return false if the group has no process.
 
-        The number of the group cannot belong to another group: it stays in use while a process is in the group, and the
-        system assigns numbers in turn.
+        The group's number cannot mean another group: it is in use while the group has a process, and the system reuses
+        a freed number only after all others.
         """
         assert self._process is not None
         try:

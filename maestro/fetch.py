@@ -1,7 +1,7 @@
-"""Downloads files from untrusted addresses: only from public hosts (SSRF protection), within limits.
+"""Downloads files from untrusted URLs: only from public hosts (SSRF protection), and within limits.
 
-The host name is resolved once; every address is checked, and the connection goes to a checked address, so that a later
-DNS answer cannot redirect it. Proxies of the environment are not used.
+A host name is resolved once. All its IP addresses are checked, and the connection goes to a checked address, so that a
+later DNS answer cannot redirect it. Proxies of the environment are not used.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from maestro.domain.network import DEFAULT_PORTS, is_plain_host, is_public
 from maestro.domain.release import release
 
 CONNECT_SECONDS = 10.0
-"""Seconds for a connection to one address of a host before the next one is tried."""
+"""The most seconds for connecting to one IP address of a host; then the host's next address is tried."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the addresses of a host, best first; raises ``OSError``."""
+"""A function that returns the IP addresses of a host and port, best first; raises ``OSError``."""
 
 _Write = Callable[[bytes], Awaitable[object]]
 _FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError, zlib.error)
@@ -33,13 +33,13 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class FetchRefused(MaestroError):
-    """A forbidden address or target of a redirect; the message says why, and names at most the host."""
+    """The error for a forbidden URL or redirect; the message says why, and quotes at most the host."""
 
     public = "An address may not be fetched."
 
 
 class FetchFailed(MaestroError):
-    """A host that could not be reached or answered invalidly; the message names at most the host."""
+    """The error for a host that cannot be reached or answers invalidly; the message quotes at most the host."""
 
     public = "An address could not be fetched."
     retryable = True
@@ -50,7 +50,7 @@ class FetchFailed(MaestroError):
 class FetchLimits:
     """The limits of a download: bytes of the decompressed body, seconds in total, number of redirects.
 
-    With ``cut`` a longer body is truncated at the limit; otherwise it is refused.
+    With ``cut``, a longer body is truncated at the limit; otherwise it is refused.
     """
 
     max_bytes: int
@@ -63,8 +63,8 @@ class FetchLimits:
 class FetchAccess:
     """The allowed targets of a download: ``hosts`` and ``ports``, each unrestricted when empty.
 
-    ``private_hosts`` may have addresses that are not public. The bearer token is sent to the origin of the first
-    address only, never to another one after a redirect.
+    ``private_hosts`` may have IP addresses that are not public. ``bearer`` is a token that is sent to the origin of the
+    first URL only, never to another origin after a redirect.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -75,9 +75,9 @@ class FetchAccess:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A response: ``url`` is the address after redirects, ``content_type`` the header as sent.
+    """A response: ``url`` is the URL after redirects, ``content_type`` the Content-Type header as sent.
 
-    ``body`` is decompressed; it is empty where it was written to a file.
+    ``cut`` says that the body was truncated. ``body`` is decompressed; it is empty if it was written to a file.
     """
 
     status: int
@@ -88,14 +88,14 @@ class Fetched:
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host from the system's resolver."""
+    """Return the IP addresses of a host from the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 @dataclass(frozen=True)
 class Network:
-    """The resolver and the connections of a download; tests replace them."""
+    """The resolver, connections and TLS settings of a download; tests replace them."""
 
     resolve: Resolve = resolve_host
     backend: httpcore.AsyncNetworkBackend = field(default_factory=httpcore.AnyIOBackend)
@@ -105,7 +105,7 @@ class Network:
 async def fetch_response(
     url: str, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> Fetched:
-    """Return the response from an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
+    """Return the response from a URL, whatever its HTTP status; raises ``FetchRefused`` and ``FetchFailed``."""
     body = bytearray()
 
     async def append(chunk: bytes) -> None:
@@ -118,7 +118,7 @@ async def fetch_response(
 async def download(
     url: str, path: Path, limits: FetchLimits, access: FetchAccess | None = None, network: Network | None = None
 ) -> Fetched:
-    """Write the body of a response, whatever its status, into a new file; a failure leaves the received part there."""
+    """Write the body of a response to a new file, whatever the HTTP status; after a failure the file is incomplete."""
     file = await asyncio.to_thread(path.open, "xb")
     try:
         return await send_request(url, lambda chunk: asyncio.to_thread(file.write, chunk), limits, access, network)
@@ -149,7 +149,7 @@ async def send_request(
 
 
 def _checked_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
-    """Return the absolute form of an address; raises ``FetchRefused`` if it is not allowed."""
+    """Return the absolute form of a URL; raises ``FetchRefused`` if the URL is not allowed."""
     try:
         target = base.join(url) if base else httpx.URL(url)
     except (httpx.InvalidURL, ValueError):
@@ -192,7 +192,7 @@ async def _opened_response(
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """A network backend that connects only to checked addresses; TLS still verifies the host's name."""
+    """A network backend that connects only to checked IP addresses; TLS still verifies the host's name."""
 
     def __init__(self, network: Network, private_hosts: frozenset[str]) -> None:
         self._network = network
@@ -202,11 +202,11 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the library's own signature
+        timeout: float | None = None,  # noqa: ASYNC109 - required by the interface
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that answers; raises ``FetchRefused`` unless all addresses are public."""
+        """Connect to the host's first IP address that answers; raises ``FetchRefused`` if one is not allowed."""
         addresses = await self._network.resolve(host, port)
         if host not in self._private_hosts and not all(is_public(address) for address in addresses):
             raise FetchRefused(f"{host} has an address that is not public")

@@ -1,4 +1,4 @@
-"""Listening sockets, the HTTP server around them, and the limits of the connections to one port."""
+"""The HTTP server: its listening sockets, and the limits of the connections to one port."""
 
 import asyncio
 import contextlib
@@ -25,24 +25,24 @@ from maestro.domain.network import TrustedProxies
 log = structlog.get_logger(__name__)
 
 BODY_SILENCE_SECONDS = 45.0
-"""How long a client may send nothing in the middle of a request's body."""
+"""Seconds that a client may send nothing in the middle of a request's body; then its connection is closed."""
 NOTE_SECONDS = 60.0
-"""The least seconds between two log lines about connections that are closed to make room."""
+"""The least seconds between two log lines about connections that are refused or closed at a limit."""
 
 UNREAD_SECONDS = 45
-"""How long the kernel keeps unread bytes for a client before it drops the connection."""
+"""Seconds that the kernel waits for a client to receive sent bytes, before it drops the connection."""
 BACKLOG = 512
 ACCEPTED_AT_ONCE = 64
-"""Connections accepted before those that exceed a limit are closed; the descriptors for them must be free."""
+"""The most connections accepted in one step, before those beyond a limit are closed; each needs a file descriptor."""
 MOST_DESCRIPTORS = 65_536
-"""The soft limit asked for at start; some systems set the hard limit to a thousand million."""
+"""The most file descriptors requested at start; some systems would allow a thousand million."""
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """The limits of one port: connections in all and from one address, and the time for a request.
+    """The limits of one port: connections in total and per client address, and seconds for sending a request.
 
-    An address of ``proxies``, like one of this machine, stands for many clients and has no limit of its own.
+    Loopback and the addresses of ``proxies`` have no limit per address, because each stands for many clients.
     """
 
     per_port: int = 8192
@@ -51,9 +51,10 @@ class ConnectionLimits:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
     def for_descriptors(self, descriptors: int) -> "ConnectionLimits":
-        """Return the limits for a process with this number of file descriptors.
+        """Return these limits, lowered to fit a process with this number of file descriptors.
 
-        A process has up to two busy ports; a quarter of the descriptors is left to databases, models and platforms.
+        Each of up to two busy ports gets three eighths of the descriptors; a quarter remains for databases, models and
+        platforms.
         """
         per_port = min(self.per_port, descriptors * 3 // 8)
         return replace(self, per_port=per_port, per_address=min(self.per_address, per_port // 2))
@@ -68,10 +69,10 @@ class ConnectionLimits:
 
 
 class ConnectionLedger:
-    """The connections of one port: all that are open, and those without a complete request.
+    """The open connections of one port, and which of them have not sent a complete request.
 
-    At a limit, the connection without a request that was silent longest is closed, so that a client that sends its
-    request at once is answered despite many idle connections.
+    At a limit, the connection that was silent longest without a complete request is closed. A client that sends its
+    request at once is therefore answered despite many idle connections.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -82,9 +83,9 @@ class ConnectionLedger:
         self._noted_at = -NOTE_SECONDS
 
     def admit_connection(self, transport: asyncio.Transport, address: str) -> bool:
-        """Take a new connection; false when there is no room for it."""
+        """Record a new connection; return false if the port or address is full and no idle connection can be closed."""
         if self._is_full(address):
-            # A closed connection has no descriptor; a closing one keeps the descriptor until all data is written.
+            # A connection that is closing still counts, because it keeps its descriptor until all data is written.
             for each in [each for each in self._open if each.get_extra_info("socket").fileno() < 0]:
                 self._forget_connection(each)
         if self._is_full(address) and not self._make_room(address):
@@ -94,7 +95,7 @@ class ConnectionLedger:
         return True
 
     def record_request_part(self, transport: asyncio.Transport, *, unfinished: bool) -> None:
-        """Record that a client has just sent a part of a request, or a complete one."""
+        """Record that a client has just sent data; ``unfinished`` says whether its request is still incomplete."""
         self._unfinished.pop(transport, None)
         if unfinished and transport in self._open:
             self._unfinished[transport] = None
@@ -106,7 +107,7 @@ class ConnectionLedger:
         return self._counts[address] >= self.limits.per_address and self.limits.is_limited(address)
 
     def _make_room(self, address: str) -> bool:
-        """Close the connection without a request that was silent longest, of this address if it is at its limit."""
+        """Close the connection silent longest without a request; if ``address`` is full, only one of this address."""
         own = self._is_address_full(address)
         longest = next((each for each in self._unfinished if not own or self._open[each] == address), None)
         now = time.monotonic()
@@ -133,7 +134,7 @@ class ConnectionLedger:
 
 
 class LimitedHttp(H11Protocol):
-    """HTTP/1.1 on one connection of a ledger, closed when its client does not finish a request in time."""
+    """An HTTP/1.1 connection that a ledger counts; it is closed when its client does not send a request in time."""
 
     def __init__(self, ledger: ConnectionLedger, **options: Any) -> None:
         super().__init__(**options)
@@ -200,22 +201,22 @@ class Server(uvicorn.Server):
         serving: Callable[[], Awaitable[None]] | None = None,
         closing: Callable[[], None] = lambda: None,
     ) -> None:
-        """``closing`` is called before the grace period of running requests begins."""
+        """``serving`` is called when requests are accepted, ``closing`` before the grace period of running requests."""
         super().__init__(config)
         self._serving = serving
         self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start serving, then report it."""
+        """Start serving, then call ``serving``."""
         await super().startup(sockets)
         for bound in sockets or ():
-            # Asyncio uses one number for the kernel's queue and for the accepts per wake-up, so the queue is set here.
+            # asyncio uses one number for the kernel's queue and the accepts per wake-up, so its length is set here.
             bound.listen(BACKLOG)
         if self._serving is not None:
             await self._serving()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Report the end of serving, then shut down."""
+        """Call ``closing``, then shut down."""
         self._closing()
         await super().shutdown(sockets)
 
@@ -227,7 +228,7 @@ class Server(uvicorn.Server):
 
 @dataclass(frozen=True)
 class ListenAddress:
-    """The address of a server, and the names of its settings; port 0 is any free one."""
+    """The address of a server, and the names of its settings for error messages; port 0 means any free port."""
 
     host: str
     port: int
@@ -242,13 +243,13 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        # A sandbox may forbid a higher limit; the connection limits then follow the present one.
+        # A sandbox may forbid a higher limit; the connection limits then follow the lower limit.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def uvicorn_config(app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> uvicorn.Config:
-    """Return the uvicorn configuration of an application on one port; ``options`` are uvicorn's own."""
+    """Return the uvicorn configuration of an application on one port; ``options`` are passed to uvicorn."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     within = (limits or ConnectionLimits()).for_descriptors(descriptors if descriptors > 0 else MOST_DESCRIPTORS)
     return uvicorn.Config(
@@ -278,9 +279,9 @@ async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) ->
 
 
 def listen_on_address(server: ListenAddress) -> list[socket.socket]:
-    """Bind every address of the host to one port.
+    """Open listening sockets on every address of the host, all with the same port.
 
-    Raises ``PortTaken`` naming the port and its setting, ``ConfigurationError`` when the host cannot be bound.
+    Raises ``PortTaken`` with the port and its setting, ``ConfigurationError`` when the host cannot be bound.
     """
     sockets: list[socket.socket] = []
     try:
@@ -308,7 +309,7 @@ def resolve_address(server: ListenAddress) -> Sequence[tuple[socket.AddressFamil
 
 
 def bind_socket(family: socket.AddressFamily, address: tuple[str, int], server: ListenAddress) -> socket.socket | None:
-    """Return a listening socket; None on a machine without this address family, for example IPv6."""
+    """Return a listening socket; None on a machine without this address or address family, for example IPv6."""
     try:
         bound = socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:

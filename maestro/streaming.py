@@ -1,6 +1,6 @@
-"""Streams answers while the model writes them: each into one message, the draft, which is sent once and then edited.
+"""Streams each answer while the model writes it: one message, the draft, is sent once and then edited.
 
-See ADR 21.
+See docs/adr/0021-streaming-beside-delivery.md.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from maestro.store.transaction import Transaction
 from maestro.supervision import cancel_tasks, finish_despite_cancellation
 
 LOOK_SECONDS = 0.1
-"""Seconds between checks for changes in the store; a check reads one number."""
+"""Seconds between two checks of the store for changed drafts; a check without a change reads one number."""
 PATIENCE_SECONDS = 3.0
-"""Seconds that an answer waits for an edit of its draft that is under way; a later edit would overwrite the answer."""
+"""Seconds that an answer waits for a running edit of its draft, which might otherwise overwrite the answer."""
 PAUSE_SECONDS = 1.0
 LONGEST_PAUSE = 30.0
 
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class DraftSender:
-    """Sends and edits draft messages; each method returns None when done, else the seconds before the next try."""
+    """Sends and edits draft messages; methods return None when done, or the seconds to wait before a retry."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,10 +44,10 @@ class DraftSender:
     async def send_placeholder(self, job_id: str, connector: Connector, *, may_send: bool) -> float | None:
         """Send the placeholder message of a draft to the platform, and record its receipt.
 
-        Without ``may_send``, the call only finds out whether an earlier send succeeded. Where the platform cannot tell,
-        the draft is dropped; at most an empty placeholder stays in the channel.
+        Without ``may_send``, nothing is sent: the call only finds out whether an earlier send succeeded. If the
+        platform cannot tell, the draft is dropped, and at most an empty placeholder stays in the channel.
         """
-        message = await asyncio.to_thread(self._begin_placing, job_id, may_send)
+        message = await asyncio.to_thread(self._commit_send_start, job_id, may_send)
         if message is None:
             return None
         action = await asyncio.to_thread(self._safe_action, message, connector)
@@ -58,7 +58,7 @@ class DraftSender:
         return await commit_persistently(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
-        """Edit the draft's message to the text so far, cut to the length of one message."""
+        """Replace the text of the draft's message by the answer so far, cut to the length of one message."""
         message = addressed.draft.build_edit(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
         outcome = await perform_send_action(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
@@ -67,7 +67,7 @@ class DraftSender:
         return pause_after_outcome(outcome)
 
     async def edit_final_note(self, addressed: AddressedDraft, connector: Connector) -> float | None:
-        """Edit the draft's message to say that nothing follows; a refused edit leaves the message unchanged."""
+        """Add to the draft's message that the answer was stopped; a refused edit leaves the message unchanged."""
         text = stopped_text(_fit_into_message(addressed.draft.text, connector, len(STOPPED)))
         outcome = await perform_send_action(
             connector, addressed.draft.build_edit(addressed.address, text), SendAction.SEND
@@ -82,8 +82,8 @@ class DraftSender:
             asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.delete_draft(job_id))
         )
 
-    def _begin_placing(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
-        """Commit that a placeholder is about to be sent, and return it; None where no draft may be shown."""
+    def _commit_send_start(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
+        """Commit that a placeholder is about to be sent, and return the placeholder; None if no draft may be shown."""
         with self._store.begin() as tx:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find_draft(job_id)
             if draft is None or not (_may_show_draft(tx, job) if may_send else draft.state is not DraftState.WRITTEN):
@@ -95,9 +95,10 @@ class DraftSender:
             )
 
     def _safe_action(self, message: OutgoingMessage, connector: Connector) -> SendAction:
-        """Return the safe way to send a placeholder.
+        """Return how to send a placeholder without a duplicate.
 
-        A platform with idempotency keys is not searched for its text, because many placeholders have equal texts.
+        A platform with idempotency keys is not searched for the placeholder's text, because many placeholders have
+        equal texts.
         """
         with self._store.view() as tx:
             action = choose_action(message, connector, tx.now)
@@ -117,7 +118,7 @@ class DraftSender:
 
 
 def _may_show_draft(tx: Transaction, job: Job) -> bool:
-    """Return whether a job may show a draft now: not between the messages of another job's answer in its channel."""
+    """Return whether a job may show a draft now, which must not appear between the messages of another job's answer."""
     if tx.bots.channels.read_disable_reason(job.address) is not None or job.stop_requested:
         return False
     holder = tx.deliveries.find_lane_holder(job.address.outbound_lane)
@@ -137,7 +138,7 @@ def _fit_into_message(text: str, connector: Connector, reserved_chars: int) -> s
 
 @dataclass
 class DraftProgress:
-    """How much of a draft the platform shows: its revision, and the monotonic time of the next possible edit."""
+    """The progress of one draft: the revision that the platform shows, and the monotonic time of the next edit."""
 
     revision: int = 0
     due: float = 0.0
@@ -152,7 +153,7 @@ class DraftProgress:
 
 
 class DraftStreamer:
-    """Streams the drafts of this process's accounts to their platforms.
+    """Shows the drafts of jobs on the platforms of the connectors that run in this process.
 
     Streaming is optional: a failed edit is retried with growing pauses, and delays the answer by a few seconds at most.
     """
@@ -182,13 +183,13 @@ class DraftStreamer:
             await cancel_tasks([progress.work for progress in self._progress.values() if progress.work is not None])
 
     async def end_streaming(self, job_id: str) -> None:
-        """Stop streaming a job, because its answer is about to replace its draft.
+        """Stop streaming the draft of a job, because the answer is about to replace the draft.
 
         Returns when the edit under way, if any, has ended.
         """
         if not self._may_have_drafts:
             return
-        # A check that has already read this draft, but not made an entry, finds this entry and starts no stream.
+        # A concurrent check may have read this draft already; it finds the entry made here, and starts no edit.
         progress = self._progress.setdefault(job_id, DraftProgress())
         progress.over = True
         if progress.work is not None and progress.is_request_open:
@@ -202,7 +203,7 @@ class DraftStreamer:
         return self._is_due_again or self._has_drafts or any(self._offers.values())
 
     async def settle_draft(self, job_id: str, connector: Connector) -> None:
-        """Find out whether the platform has the message of a draft; raises ``AmbiguousSend`` while it cannot tell."""
+        """Find out whether the platform has a draft's message; raises ``AmbiguousSend`` if the platform cannot tell."""
         if await self._drafting.send_placeholder(job_id, connector, may_send=False) is not None:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
@@ -241,7 +242,7 @@ class DraftStreamer:
             return progress.is_request_open
         step = next_draft_step(addressed.draft, addressed.status, progress.revision, free=addressed.free)
         if step is DraftStep.NOTHING:
-            # The commit that frees the channel causes the next check of this draft.
+            # Another job's answer occupies the channel; the commit that ends it causes the next check of this draft.
             return False
         if time.monotonic() >= progress.due:
             connector = connectors[addressed.address.platform, addressed.address.account]
@@ -268,7 +269,7 @@ class DraftStreamer:
             progress.due = time.monotonic() + max(pause, backoff)
 
     async def _ask_platform(self, step: DraftStep, addressed: AddressedDraft, connector: Connector) -> float | None:
-        """Do a step on the platform; return None when done, else the seconds to wait before the next try."""
+        """Perform a draft's step on the platform; return None when done, or the seconds to wait before a retry."""
         job_id = addressed.draft.job_id
         match step:
             case DraftStep.PLACE:
@@ -283,7 +284,7 @@ class DraftStreamer:
         return None
 
     def _record_offers(self, offers: Mapping[Place, float]) -> None:
-        """Record which accounts stream, for the processes that call models."""
+        """Store the edit intervals of the accounts that can stream, for the processes that call models."""
         with self._store.view() as tx:
             recorded = {account: tx.deliveries.drafts.read_edit_interval(account) for account in offers}
         if offers != recorded:

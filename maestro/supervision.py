@@ -1,4 +1,4 @@
-"""The tasks of a process: the first failure ends all, shutdown is orderly, and some work is never interrupted."""
+"""Helpers for the asyncio tasks of a process: groups of services, orderly shutdown, and work that must finish."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ Service = Coroutine[Any, Any, None]
 
 
 async def finish_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of the work; a cancellation takes effect only after the work has ended."""
+    """Return the result of the work; a cancellation of the caller takes effect only after the work has ended."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -22,7 +22,7 @@ async def finish_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Resu
 
 
 async def wait_for_first(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]) -> None:
-    """Return when one of the events occurs; raise the error of a watched task that ends earlier."""
+    """Return when the first event occurs or a watched task ends; if that task failed, raise its error."""
     waiting = [asyncio.ensure_future(event) for event in events]
     try:
         done, _ = await asyncio.wait([*waiting, *watched], return_when=asyncio.FIRST_COMPLETED)
@@ -39,7 +39,7 @@ async def wait_for_first(*events: Awaitable[Any], watched: Sequence[asyncio.Task
 
 
 async def gather_limited(limit: int, work: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]:
-    """Return the results of work on each item, in order; at most ``limit`` items are in work at once."""
+    """Run ``work`` on each item, at most ``limit`` at once, and return the results in the order of the items."""
     gate = asyncio.Semaphore(limit)
 
     async def work_at_gate(item: Item) -> Result:
@@ -50,7 +50,7 @@ async def gather_limited(limit: int, work: Callable[[Item], Awaitable[Result]], 
 
 
 async def cancel_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks and wait for their end; errors that they raise now are ignored."""
+    """Cancel the tasks and wait until they have ended; errors that the tasks raise meanwhile are ignored."""
     for task in tasks:
         task.cancel()
     for task in tasks:
@@ -60,18 +60,18 @@ async def cancel_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 class Services:
-    """A group of services that run side by side: the first failure ends all in order."""
+    """A group of services that run side by side until the first one fails or a stop is requested; then all end."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
         self._tasks: list[asyncio.Task[None]] = []
 
     def add_services(self, *services: Service) -> None:
-        """Add services to the group."""
+        """Start these services as tasks of the group."""
         self._tasks += [asyncio.create_task(service) for service in services]
 
     async def until_stopped(self, begun: Service, drain: Callable[[], Service]) -> None:
-        """Wait for ``begun``, which announces the start, and for the stop; then drain and end the others."""
+        """Wait for ``begun`` (the end of the start), then for the stop; then run ``drain`` and cancel all services."""
         try:
             await wait_for_first(self._stop.wait(), begun, watched=self._tasks)
             await wait_for_first(self._stop.wait(), watched=self._tasks)
@@ -87,7 +87,7 @@ class ReadySignals:
         self._events: list[asyncio.Event] = []
 
     def expect_part(self) -> Callable[[], None]:
-        """Expect one more part, and return the function that it calls when ready."""
+        """Expect one more part, and return the function that this part calls when it is ready."""
         event = asyncio.Event()
         self._events.append(event)
         return event.set

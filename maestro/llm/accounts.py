@@ -1,4 +1,4 @@
-"""The model accounts of one process, models' windows and prices, and the estimated cost of a request."""
+"""The model accounts of one process, the context windows and prices of models, and cost estimates of requests."""
 
 import json
 import time
@@ -49,7 +49,7 @@ from maestro.store.transaction import Transaction
 log = structlog.get_logger(__name__)
 
 Ladder = Callable[[], Sequence[timedelta]]
-"""A function that returns the cool-downs after a model's first, second, ... rate limit in a row."""
+"""A function that returns the cool-downs after the first, second, ... rate limit of a model in a row."""
 
 Reveal = Callable[[str], SecretStr]
 """A function that decrypts a stored key; raises ``ConfigurationError``, which never quotes the key."""
@@ -69,7 +69,7 @@ WindowOf = Callable[[str], int]
 """A function that returns the size of the context window of a model ``provider/model``, in tokens."""
 
 ANSWER_SHARE = 4
-"""The answer gets 1/4 of a context window's reserve; tool definitions may use the remainder."""
+"""An answer gets 1/4 of the reserve of a context window; tool definitions may use the rest."""
 
 COUNTED_FAILURES = (
     RateLimited,
@@ -86,7 +86,7 @@ MARGIN = 500
 
 
 def build_model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
-    """Return the facts known about models: the settings override Maestro's table, which overrides litellm's.
+    """Return the windows and prices of models: settings override Maestro's own table, which overrides litellm's table.
 
     See docs/decisions.md: tokens.
     """
@@ -100,7 +100,7 @@ def build_model_table(configured: Iterable[ModelSettings] = ()) -> ModelTable:
 
 
 def litellm_model_facts(model: str) -> ModelFacts:
-    """Return litellm's facts about a model; a price of 0 in its table means unknown."""
+    """Return a model's window and price from litellm's table, where a price of 0 means unknown."""
     table, name = _litellm_table(), model.lower()
     keys = (name, remove_provider(name), name.rpartition("/")[2])
     return next((table[key] for key in keys if key in table), ModelFacts())
@@ -120,7 +120,7 @@ def _litellm_table() -> Mapping[str, ModelFacts]:
 
 
 def _entry_facts(entry: Mapping[str, Any]) -> ModelFacts:
-    """Return the facts in an entry of litellm's table, without a price in another unit than tokens, such as seconds."""
+    """Return the window and the prices per token from an entry of litellm's table; prices per second are ignored."""
     tokens, price = entry.get("max_input_tokens"), None
     reads, writes = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
     if reads and writes is not None:
@@ -134,9 +134,9 @@ def _entry_facts(entry: Mapping[str, Any]) -> ModelFacts:
 
 @dataclass(frozen=True)
 class Roster:
-    """A snapshot of all accounts; ``usable`` are those for which this process has a key.
+    """A snapshot of all accounts; ``usable`` are the accounts for which this process has a key.
 
-    ``unfit`` are models whose context window is too small for a request.
+    ``limited`` gives the end of cool-downs. ``unfit`` are models with too small a context window for a request.
     """
 
     now: datetime
@@ -162,10 +162,10 @@ class Roster:
             accounts = (demo,)
         return choose_account(accounts, models, self.limited, self.unfit.union(tried_accounts), open_calls_by_account)
 
-    def restrict_to_unfit_models(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
-        """Return the roster in which models are marked as unfit if their context window is too small for the request.
+    def mark_unfit_models(self, models: Sequence[str], fits: Callable[[AccountChoice], bool]) -> Self:
+        """Return the roster with those models marked as unfit whose context window is too small for the request.
 
-        No model is marked where none is large enough, or where there is only one choice.
+        No model is marked if no model fits, or if there is only one choice.
         """
         choices = list_candidates(self.usable, models)
         if len(choices) < 2:
@@ -177,10 +177,10 @@ class Roster:
     def build_unavailable_error(
         self, models: Sequence[str], *, limited: bool, wait: timedelta | None = None
     ) -> LLMFailure:
-        """Return the error to raise when no account can be called; ``limited``: an account hit its limit in this call.
+        """Return the error to raise when no account can be called, with the time of a possible retry.
 
-        That limit may have ended already, and the job then retries at once. ``wait`` is the time until Maestro's own
-        rate limits may admit a request.
+        ``limited`` says that an account hit its limit in this call; if that limit has already ended, the job retries at
+        once. ``wait`` is the time until Maestro's own rate limits may admit a request.
         """
         recovered = first_recovery(self.usable, models, self.limited, self.unfit) or (self.now if limited else None)
         room_at = self.now + wait if wait is not None else None
@@ -202,7 +202,7 @@ class Roster:
 
 @dataclass(frozen=True)
 class RevealedKey:
-    """The result of reading an account's key: the version of its row, the time, and the error if there is no key."""
+    """The result of reading an account's key: the version of the account's row, the time, and the error if any."""
 
     version: datetime
     at: float
@@ -215,7 +215,7 @@ class AccountBook:
 
     ``own`` are the accounts of the configuration and the environment; their keys are never written to the store. The
     store has the keys of accounts that were added by the API. A key that cannot be read is tried again after
-    ``REREAD_SECONDS``, so repairing the key file needs no restart; ``clock`` is monotonic, in seconds.
+    ``REREAD_SECONDS``, so repairing the key file needs no restart. ``clock`` is monotonic, in seconds.
     """
 
     def __init__(
@@ -235,11 +235,11 @@ class AccountBook:
         self._available: dict[str, Account] = {}
 
     def find(self, name: str) -> Account | None:
-        """Return an account of the roster that was read last; never reads the store and never blocks."""
+        """Return an account by its name, from the roster that was read last; never reads the store and never blocks."""
         return self._available.get(name) or (DEMO_ACCOUNT if name == DEMO else None)
 
     def read_roster(self) -> Roster:
-        """Read the store and return the current roster."""
+        """Return the current roster, read from the store."""
         with self._store.view() as tx:
             return self.read_roster_in(tx)
 
@@ -252,7 +252,7 @@ class AccountBook:
         return Roster(tx.now, known, [row for row in known if row.name in available], limited)
 
     def record_failure(self, choice: AccountChoice, failure: LLMFailure) -> None:
-        """Record a failed call in its account's row, such as a cool-down; Maestro's own limits are not recorded."""
+        """Record the effect of a failed call on its account, such as a cool-down; Maestro's own limits have none."""
         if not isinstance(failure, COUNTED_FAILURES):
             return
         account, facts = choice.account, dict[str, object]()
@@ -303,13 +303,13 @@ def build_account(row: ModelAccount, api_key: SecretStr) -> Account:
 
 @dataclass(slots=True)
 class Estimates:
-    """Cost estimates for requests, by list prices."""
+    """Cost estimates for requests, from list prices."""
 
     directory: AccountDirectory
     price: PriceOf
 
-    def min_usd(self, request: LLMRequest) -> CallEstimate:
-        """Return the lowest possible cost of a request: that of its input alone."""
+    def estimate_minimum(self, request: LLMRequest) -> CallEstimate:
+        """Return the lowest possible cost of a request, which is the cost of its input alone."""
         account, tokens = self.directory.find(request.account), estimate_input(request)
         if account is None:
             return CallEstimate("", request.model, tokens, None, request.account)
@@ -320,7 +320,7 @@ class Estimates:
     def max_usd(self, choice: AccountChoice, input_tokens: int, output_tokens: int) -> float | None:
         """Return the cost of a call with the longest possible answer, in US dollars; None when the price is unknown.
 
-        Providers may charge more for input that they write to their cache than for other input.
+        All input is priced as if written to the provider's cache, which may cost more than other input.
         """
         price = self._list_price(choice.account.type, f"{choice.account.provider}/{choice.model}")
         if price is None:

@@ -1,4 +1,4 @@
-"""Converts requests and answers to and from OpenAI's chat format, which litellm uses for every provider."""
+"""Converts requests and answers to and from OpenAI's chat format, which litellm accepts for every provider."""
 
 import json
 import re
@@ -13,10 +13,10 @@ from maestro.domain.tools import call_id
 ANTHROPIC = "anthropic"
 
 ANSWER_NOW = "Answer now, in words: no tools are left to call."
-"""The end of the system message of a final call, for providers without an option to forbid tools."""
+"""The last line of the system message in a final call, for providers without an option to forbid tools."""
 
 PICTURES_OF_TOOLS = "(The pictures that the tools above returned.)"
-"""The text of a message that carries the images of tool results, for models that accept none in a result."""
+"""The text of a message with the images of tool results, for models that accept no image in a tool result."""
 
 _CACHE = {"type": "ephemeral"}
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -24,7 +24,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 def chat_messages(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Return the messages of a request in chat format; ``images`` are the data URLs of each message."""
-    # Empty assistant messages are left out, because litellm would fill them with a sentence of its own.
+    # Empty assistant messages are left out, because litellm would replace each by an invented sentence.
     sent = [
         (message, urls)
         for message, urls in zip(request.messages, images, strict=True)
@@ -37,10 +37,10 @@ def chat_messages(provider: str, request: LLMRequest, images: Sequence[Sequence[
 
 
 def offer_tools(provider: str, request: LLMRequest) -> dict[str, Any]:
-    """Return the arguments that offer the tools of a request to the model.
+    """Return the arguments of a call that offer the request's tools to the model.
 
     A final call still lists the tools, because providers cache them with the prompt, but forbids their use. Ollama has
-    no option to forbid tools, so a final call there lists none.
+    no option to forbid tools, so a final call to Ollama lists none.
     """
     if not request.tools or (request.final and provider == OLLAMA):
         return {}
@@ -60,7 +60,7 @@ def read_tool_calls(message: Any, call_number: int) -> Iterator[ToolCall]:
 
 
 def read_usage(answer: Any) -> Usage:
-    """Return the token usage of an answer; cached tokens are capped at the input tokens."""
+    """Return the token usage of an answer; cached tokens are capped at the number of input tokens."""
     reported = answer.usage
     details = getattr(reported, "prompt_tokens_details", None)
     cached = min(getattr(details, "cached_tokens", None) or 0, reported.prompt_tokens)
@@ -129,9 +129,9 @@ def _tool_result(provider: str, message: PromptMessage, urls: Sequence[str]) -> 
 
 
 def add_cache_marks(chat_message: dict[str, Any], stable_chars: int) -> dict[str, Any]:
-    """Return a message with cache marks at its end, and at the end of its ``stable_chars`` characters.
+    """Return a message with cache marks at its end and after its first ``stable_chars`` characters.
 
-    A change after the stable characters then leaves the cached beginning valid.
+    A change after those characters then leaves the cached beginning valid.
     """
     if 0 < stable_chars < len(chat_message["content"] or ""):
         texts = (chat_message["content"][:stable_chars], chat_message["content"][stable_chars:])
@@ -152,7 +152,7 @@ def _valid_tool_name(name: str) -> str:
 
 
 def _json_arguments(text: str) -> str:
-    """Return tool arguments as a JSON object; any other text is wrapped in one, because providers refuse it."""
+    """Return tool arguments as a JSON object; any other text, which providers would refuse, is wrapped in an object."""
     try:
         valid = isinstance(json.loads(text), dict)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Calls a model of a subscription through the command ``claude``, which takes the prompt as one text."""
+"""Calls models of a subscription through the command ``claude``, which takes the whole prompt as one text."""
 
 import asyncio
 import hashlib
@@ -42,7 +42,7 @@ from maestro.llm.protocols import Account
 from maestro.store.store import utc_now
 
 DEFAULT_COOL_DOWN = timedelta(hours=1)
-"""The cool-down after a limit if the message does not say when the limit ends."""
+"""The cool-down after a limit, if the command does not say when the limit ends."""
 
 _LIMIT = re.compile(
     r"\b(?:hit your\b[^.\n|]*\blimit|(?:usage|session|weekly|5-hour|Opus|Sonnet) limit reached)", re.IGNORECASE
@@ -56,9 +56,9 @@ _RESETS = re.compile(
 )
 
 NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
-"""The session to continue does not exist."""
+"""What the command writes when the session to continue does not exist."""
 NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
-"""The command's release does not know an option; no model was called then."""
+"""What the command writes when its release does not know an option; no model was called then."""
 
 # The first pattern that matches decides the error class, so the order of the patterns matters.
 _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
@@ -112,16 +112,15 @@ log = structlog.get_logger(__name__)
 
 
 def time_until_limit_ends(text: str, now: datetime) -> timedelta | None:
-    """Return the time until a subscription's limit ends; None when the text reports no limit.
+    """Return how long a subscription's limit still lasts; None when the command's text reports no limit.
 
     A time of day means its next occurrence, in the time zone that the text names or else in that of this machine.
     """
     if not _LIMIT.search(text):
         return None
     until = None
-    with suppress(
-        ValueError, KeyError, OverflowError, OSError
-    ):  # The text names an impossible date, hour or time zone.
+    # The text may name an impossible date, hour or time zone.
+    with suppress(ValueError, KeyError, OverflowError, OSError):
         if epoch := _EPOCH.search(text):
             number = int(epoch[1])
             until = datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
@@ -131,7 +130,7 @@ def time_until_limit_ends(text: str, now: datetime) -> timedelta | None:
 
 
 def _next_reset(reset: "re.Match[str]", now: datetime) -> datetime:
-    """Return the next occurrence of a date or an hour of the day; raises ``ValueError`` for an impossible one."""
+    """Return the next occurrence of a date or an hour; raises ``ValueError`` for an impossible date or hour."""
     zone = ZoneInfo(reset["zone"]) if reset["zone"] else None
     local = now.astimezone(zone)
     hour, minute, half = int(reset["hour"]), int(reset["minute"] or 0), reset["half"]
@@ -196,7 +195,7 @@ def find_failure(ended: ProgramResult, answer: CommandAnswer, site: CallSite, no
 
 
 def reports_problem(problem: "re.Pattern[str]", ended: ProgramResult, answer: CommandAnswer) -> bool:
-    """Return whether the command failed with this problem."""
+    """Return whether the command failed and wrote a text that matches the pattern of this problem."""
     return answer.failed and problem.search(_output_and_errors(ended, answer)) is not None
 
 
@@ -230,8 +229,8 @@ def _read_usage(data: Any) -> Usage | None:
 def prompt_text(messages: Sequence[PromptMessage]) -> str:
     """Return the prompt as text: the system message, then each message after its role, as in ``[user]: ...``.
 
-    Further lines of a message are indented, so that no text in it can be taken for another message (docs/decisions.md:
-    prompt layers).
+    Further lines of a message are indented, so that no line of it can look like the start of another message
+    (docs/decisions.md: prompt layers).
     """
     return "\n\n".join(map(_message_text, messages)) + "\n"
 
@@ -250,7 +249,7 @@ def _message_text(message: PromptMessage) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CommandSession:
-    """One call of the command: its arguments, and the marker file of a session that can be continued."""
+    """One call of the command, and the marker file which says that the command's session can be continued."""
 
     command: ProgramCommand
     marker: Path
@@ -259,11 +258,11 @@ class _CommandSession:
 
 @dataclass(slots=True)
 class CliRunner:
-    """Runs the command once for each call, at a cost of 0: the fee of a subscription does not depend on use.
+    """Runs the command ``claude`` once for each model call; a call costs 0, because the fee does not depend on use.
 
     ``sessions`` is the folder with one subfolder for each conversation, where the command keeps its session.
     ``environment`` is that of Maestro; the command gets only the variables that it needs. The prompt is text without
-    tools and images; a note replaces each image.
+    tools; a note replaces each image.
     """
 
     sessions: Path
@@ -274,9 +273,9 @@ class CliRunner:
     _knows_options: bool = field(default=True, init=False)
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
-        """Answer the request with one model call; raises an ``LLMFailure`` without any text of the call.
+        """Answer the request with one model call; raises an ``LLMFailure`` that quotes no prompt and no answer.
 
-        No process of the command is running when this returns or raises, also after a cancellation.
+        When this method ends, even by an error or a cancellation, no process of the command is running.
         """
         site = CallSite(account.provider, account.name, request.model)
         session = await asyncio.to_thread(self._open_session, account, request)
@@ -308,7 +307,7 @@ class CliRunner:
             try:
                 ended = await run_program(replace(session.command, arguments=arguments), limits)
             except OSError as error:
-                failed = _start_failure(site, f"it cannot be started ({error.strerror})")
+                failed = _build_start_failure(site, f"it cannot be started ({error.strerror})")
                 break
             answer = parse_output(ended, as_json=bool(options))
             if continues and reports_problem(NO_SESSION, ended, answer):
@@ -322,14 +321,14 @@ class CliRunner:
     def _open_session(self, account: Account, request: LLMRequest) -> _CommandSession:
         """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when the command is not installed.
 
-        A session is marked as usable only after a call succeeded: a retry after a failure begins a new session, so that
-        an old one never gets the same message twice.
+        A session can be continued only after a call that succeeded. A retry after a failure begins a new session, so
+        that no session gets the same message twice.
         """
         site = CallSite(account.provider, account.name, request.model)
         program = shutil.which(CLAUDE, path=self.environment.get("PATH", ""))
         if program is None:
-            raise _start_failure(site, "it is not on the PATH of Maestro")
-        # Each conversation, or else each job, has a folder; so has each further purpose of its calls.
+            raise _build_start_failure(site, "it is not on the PATH of Maestro")
+        # Each conversation has a folder, or else each job; its calls that are not for an answer have separate folders.
         name, purpose = str(request.conversation_id or request.key.job_id), request.key.purpose
         folder = self.sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -360,7 +359,7 @@ class CliRunner:
             log.warning("the command claude wrote to its error output", exit=ended.code, text=text)
 
 
-def _start_failure(site: CallSite, reason: str) -> LLMFailure:
+def _build_start_failure(site: CallSite, reason: str) -> LLMFailure:
     failed = ProviderUnavailable(
         f"command claude of account {site.account!r}: {reason}. Install Claude Code and log in as the user that runs "
         "Maestro, or remove the account."

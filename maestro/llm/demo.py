@@ -16,16 +16,16 @@ from maestro.llm.protocols import Account
 from maestro.llm.wire import current_listener
 
 QUOTE_LENGTH = 120
-"""Characters of the user's message that are quoted back."""
+"""The most characters of the user's message that an answer quotes."""
 
 
 @dataclass(slots=True)
 class DemoClient:
-    """The demo model: answers deterministically, offline and free of charge, and says that it is only the demo model.
+    """The client of the demo model: it answers deterministically, offline and free, and says that it is only a demo.
 
-    Writing an answer takes as long as ``duration`` returns, as with a real model: an operator can then kill the process
-    in the middle of a call, and watch streaming. The demo model answers only the local user of the web connector while
-    the server is bound to loopback, so that no user of another platform ever gets a demo answer.
+    Writing an answer takes the time that ``duration`` returns, so that an operator can watch streaming, or kill the
+    process during a call. Only the local user of the web connector gets answers, while the server is bound to loopback:
+    no user of another platform ever gets a demo answer.
     """
 
     duration: Callable[[], timedelta]
@@ -33,7 +33,7 @@ class DemoClient:
     loopback: bool
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
-        """Answer from the request alone; raises ``NoAccount`` for any user except the local one of the web page."""
+        """Answer the request; raises ``NoAccount`` for any user except the local user of the web connector."""
         if not (self.loopback and request.platform == "web"):
             raise NoAccount(
                 f"No model account is configured, so messages from {request.platform!r} cannot be answered. "

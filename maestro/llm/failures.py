@@ -1,4 +1,4 @@
-"""Classifies a failed model call: its error class, whether to retry, and after which time."""
+"""Classifies a failed model call: its error class, whether to retry it, and after which wait."""
 
 import json
 import re
@@ -25,10 +25,10 @@ from maestro.domain.llm.calls import (
 from maestro.llm.wire import HttpExchange, OversizedBody
 
 SENTENCE_LIMIT = 2_000
-"""How many characters of an error sentence are searched; a provider's own words precede a quoted prompt."""
+"""The most characters of an error message that are searched; a provider's own words precede a quoted prompt."""
 
 PAGE_LIMIT = 64 * 1024
-"""How many characters of an error body that is not JSON are searched."""
+"""The most characters of an error body that are searched, if the body is not JSON."""
 
 _CODES = ("code", "type", "status")
 _DETAILS = ("reason", "retryDelay")
@@ -63,7 +63,7 @@ _QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNOR
 _BAD_KEY = re.compile(
     r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key|organization has been disabled", re.IGNORECASE
 )
-# A refusal may quote the user's prompt, but never begins with the quote.
+# The message of a refusal may quote the user's prompt, but never begins with the quote.
 _BEGINNING = r"\s*(?:you (?:have )?(?:reached )?)?(?:your |this |the )?(?:"
 _BEGINS_WITH_QUOTA = re.compile(f"{_BEGINNING}{_QUOTA.pattern}|{_QUOTA_UNLESS_TOLD_TO_WAIT.pattern})", re.IGNORECASE)
 _BEGINS_WITH_BAD_KEY = re.compile(f"{_BEGINNING}{_BAD_KEY.pattern})", re.IGNORECASE)
@@ -200,7 +200,7 @@ def requested_wait(headers: Mapping[str, str], text: str, now: datetime) -> time
 
 
 def _retry_date(header: str, text: str) -> datetime | None:
-    """Return the date in the header, or else in the text; None when neither has a valid date."""
+    """Return the date for a retry from the header, or else from the text; None when neither has a valid date."""
     try:
         if header:
             moment = parsedate_to_datetime(header)
@@ -215,7 +215,7 @@ def _retry_date(header: str, text: str) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class FailureEvidence:
-    """The facts of a failed call: HTTP status (None: no answer), headers in lower case, and text to classify it by.
+    """The facts of a failed call: HTTP status (None: no answer), headers (lower-case names), and the text of the error.
 
     The text may contain prompts and keys; it is only searched, and never shown or logged.
     """
@@ -283,7 +283,7 @@ def _error_class(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: b
 
 
 def _refusal_class(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> type[LLMFailure]:
-    """Classify a refusal: quota errors come as 400, 403 or 429, and a quoted prompt may contain any words."""
+    """Return the class of a refused request; providers report a used-up quota by the status 400, 402, 403 or 429."""
     if status == 403 and _FORBIDDEN_REQUEST.search(body.whole_text):
         return BadRequest
     if status == 402 or _is_quota_error(status, body, asks_to_wait=asks_to_wait):

@@ -58,14 +58,14 @@ LoadImage = Callable[[ImageRef], bytes]
 _NAME = re.compile(r"[\w.:/@+-]{1,100}", re.ASCII)
 
 READ_TIMEOUT = timedelta(minutes=10)
-"""The longest time without any data. A model may think that long; this ends only calls without a ``Deadline``."""
+"""The longest time without received data, because a model may think that long. A ``Deadline`` ends calls sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedLibrary:
-    """The imported litellm: its module, the translator, the HTTP handler, and the transports it has built.
+    """The imported litellm: its module, its HTTP handler, Maestro's translator, and the transports in use.
 
-    ``handler`` is litellm's owner of the HTTP client; a reference is held because the client is closed with its owner.
+    ``handler`` owns litellm's HTTP client; the reference to it keeps the client open.
     """
 
     litellm: Any
@@ -74,7 +74,7 @@ class ImportedLibrary:
     transports: Transports
 
     async def complete_chat(self, chat: ChatRequest) -> Any:
-        """Send a chat request by litellm's translation alone, or through litellm's entry point if there is none."""
+        """Send a chat request by Maestro's translator; without a translation for it, through litellm's entry point."""
         translation = self.translator.find_translation(chat) if self.translator is not None else None
         if translation is None:
             return await self.litellm.acompletion(**chat.build_arguments())
@@ -82,14 +82,14 @@ class ImportedLibrary:
 
 
 class LiteLLMLibrary:
-    """The library litellm; importing it takes seconds and 190 MB.
+    """The library litellm, imported in the background because the import takes seconds and 190 MB.
 
-    ``warm_up`` begins the import in the background, and a call waits for it. Use one object per process, and
-    ``close_connections`` it on the event loop that made the calls.
+    ``warm_up`` begins the import, and calls wait for it. Use one object per process, and call ``close_connections`` on
+    the event loop that made the calls.
     """
 
     def __init__(self, answer_limit: Callable[[], int] = lambda: ANSWER_LIMIT) -> None:
-        """``answer_limit`` is the largest answer that is read, in bytes."""
+        """``answer_limit`` returns the size in bytes of the largest answer that is read."""
         self._answer_limit = answer_limit
         self._imported: Future[ImportedLibrary] | None = None
 
@@ -113,7 +113,7 @@ class LiteLLMLibrary:
     async def complete_chat(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
         """Answer a chat request with exactly one HTTP request, and return the answer as parsed by ``read``.
 
-        Every failure, also one of ``read``, is raised as an ``LLMFailure`` without any text of the call.
+        Every failure, also a failure of ``read``, is raised as an ``LLMFailure`` that quotes no prompt and no answer.
         """
         imported = await self.load_litellm()
         return await self._call_once(site, imported.complete_chat(chat), read)
@@ -121,19 +121,19 @@ class LiteLLMLibrary:
     async def transcribe_recording(
         self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]
     ) -> Answer:
-        """Transcribe a recording, with the guarantees of ``complete_chat``."""
+        """Transcribe a recording with exactly one HTTP request; raises failures as ``complete_chat`` does."""
         imported = await self.load_litellm()
         return await self._call_once(site, imported.litellm.atranscription(**arguments), read)
 
     async def close_connections(self) -> None:
-        """Close the connections that litellm keeps open; litellm's own function misses those to OpenAI."""
+        """Close the connections that litellm keeps open; litellm's own function misses connections to OpenAI."""
         if self._imported is not None:
             transports = (await self.load_litellm()).transports
             while transports:
                 await transports.pop().aclose()
 
     async def load_litellm(self) -> ImportedLibrary:
-        """Begin the import of litellm unless it has begun, wait for it, and return the library."""
+        """Begin the import of litellm if it has not begun, wait for its end, and return the library."""
         self.warm_up()
         assert self._imported is not None
         if self._imported.done():
@@ -142,7 +142,6 @@ class LiteLLMLibrary:
         return await asyncio.shield(asyncio.wrap_future(self._imported))
 
     async def _call_once(self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]) -> Answer:
-        """Send the one request of a call and return its parsed answer."""
         with observe_exchange(self._answer_limit()) as exchange:
             try:
                 return read(await call)
@@ -218,7 +217,7 @@ def _defer_encodings() -> Iterator[None]:
 
 
 def _observe_transports(handler: Any) -> Transports:
-    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return the set of these.
+    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return all transports.
 
     litellm has no supported hook for all providers, so the method that builds its transports is replaced. The set is
     stored on the patched class, so that a second client in the same process finds it.
@@ -240,9 +239,9 @@ def _observe_transports(handler: Any) -> Transports:
 
 @dataclass(slots=True)
 class LiteLLMClient:
-    """Calls an account once over HTTP; Temporal retries, and the chain's ``Failover`` chooses another account.
+    """Calls an account once over HTTP; Temporal retries, and the middleware ``Failover`` chooses another account.
 
-    Share one library per process: its owner warms it up and closes it.
+    Use one ``library`` per process; the code that creates the library also closes its connections.
     """
 
     load_image: LoadImage
@@ -252,7 +251,7 @@ class LiteLLMClient:
     read_timeout: timedelta = READ_TIMEOUT
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
-        """Answer with exactly one HTTP request; raises an ``LLMFailure`` without any text of the call."""
+        """Answer with exactly one HTTP request; raises an ``LLMFailure`` that quotes no prompt and no answer."""
         account = replace(account, model=request.model or account.model)
         chat = await self._chat_request(account, request)
         started = time.monotonic()
@@ -285,7 +284,7 @@ class LiteLLMClient:
 
     def _to_response(self, account: Account, request: LLMRequest, answer: Any, duration: timedelta) -> LLMResponse:
         choice, usage = answer.choices[0], chat_format.read_usage(answer)
-        # The model's name enters workflow histories, which must hold no other text of a provider.
+        # The model's name enters workflow histories, so it must not carry any other text of a provider.
         model = str(answer.model or "").removeprefix("ollama_chat/")
         return LLMResponse(
             content=storable_text(choice.message.content or ""),
@@ -302,7 +301,7 @@ class LiteLLMClient:
 
 @dataclass(slots=True)
 class AccountTransport:
-    """Calls the chosen account once: over HTTP, through the command of a subscription, or the demo model."""
+    """Calls the chosen account once: over HTTP, through the command ``claude`` of a subscription, or the demo model."""
 
     directory: AccountDirectory
     library: LiteLLMLibrary

@@ -1,4 +1,4 @@
-"""The protocol of model calls: a request, a response, and middleware around the transport."""
+"""The interfaces for model calls: clients, middleware around a transport, and the accounts of providers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,15 +19,16 @@ class LLMClient(Protocol):
 
 
 Middleware = Callable[[LLMClient], LLMClient]
-"""Wraps a client in another one that adds one concern; the first middleware of a chain is the outermost."""
+"""A function that wraps a client in another client with one further task; a chain's first middleware is outermost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """One account at a provider, with the data for calling it.
 
-    ``model`` is its default model; ``base_url`` is empty for the provider's public address, ``home_dir`` for the
-    command's default folder. Limits are per minute, or the number of concurrent requests; 0 means no limit.
+    ``model`` is the default model. An empty ``base_url`` means the provider's public address, an empty ``home_dir`` the
+    default folder of the command ``claude``. Limits per minute: 0 means no limit. ``concurrency`` 0 means the default
+    of the settings.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The stream formats of providers: the request fields for a stream, and the assembly of its events into an answer.
 
-The result equals the answer without streaming, so that all further code reads both the same way. A stream without its
-provider's end marker counts as a failure.
+The assembled answer equals the answer without streaming, so that all further code reads both the same way. A stream
+without the provider's end marker counts as a failure.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any
 Json = dict[str, Any]
 
 Listener = Callable[[str], None]
-"""A listener for the pieces of a text; called on the event loop, so it must neither block nor raise."""
+"""A function that receives an answer's text in pieces; it runs on the event loop and must not block or raise."""
 
 _TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
 """The text fields of a message that arrive in pieces in OpenAI's format."""
@@ -25,15 +25,15 @@ _GROWING = frozenset({"text", "thinking", "signature", "partial_json"})
 
 
 class StreamBroken(Exception):
-    """The stream reported an error, or its format was invalid."""
+    """The error for a stream that reports an error, ends early, or has an invalid format."""
 
 
 StreamedTexts = defaultdict[str, StringIO]
-"""Texts that arrive in pieces, by name; a piece that is no text raises ``TypeError`` at once."""
+"""Texts that arrive in pieces, by field name; a piece that is no text raises ``TypeError`` at once."""
 
 
 class StreamedAnswer(ABC):
-    """A streamed answer that is being assembled; ``complete`` once the provider's end marker has arrived."""
+    """A streamed answer during its assembly; ``complete`` is true once the provider's end marker has arrived."""
 
     def __init__(self) -> None:
         self.complete = False
@@ -42,7 +42,7 @@ class StreamedAnswer(ABC):
 
     @abstractmethod
     def add_event(self, data: Json) -> str:
-        """Add one event and return the text in it."""
+        """Add one event of the stream, and return the answer's text in it."""
 
     @abstractmethod
     def assemble_body(self) -> Json:
@@ -59,7 +59,7 @@ class OpenAIAnswer(StreamedAnswer):
         self._finish = None
 
     def add_event(self, data: Json) -> str:
-        """Add a chunk; the chunk with the usage has no choice."""
+        """Add a chunk of the completion; the chunk with the token usage has no choice."""
         self._head |= {name: value for name, value in data.items() if name != "choices" and value is not None}
         text = ""
         for choice in data.get("choices") or ():
@@ -108,7 +108,7 @@ class AnthropicAnswer(StreamedAnswer):
         self._block_texts: dict[int, StreamedTexts] = {}
 
     def add_event(self, data: Json) -> str:
-        """Add an event."""
+        """Add an event of the message."""
         match data.get("type"):
             case "message_start":
                 self._head = data["message"]
@@ -155,7 +155,7 @@ class GeminiAnswer(StreamedAnswer):
         self._parts: list[Json] = []
 
     def add_event(self, data: Json) -> str:
-        """Add a partial response; one for a refused prompt has no candidate."""
+        """Add a partial response; the response to a refused prompt has no candidate."""
         self._head |= {name: value for name, value in data.items() if name != "candidates"}
         self.complete = self.complete or bool((data.get("promptFeedback") or {}).get("blockReason"))
         text = ""
@@ -189,7 +189,7 @@ class OllamaAnswer(StreamedAnswer):
         self._message: Json = {"role": "assistant", "content": ""}
 
     def add_event(self, data: Json) -> str:
-        """Add a line; the last line has the usage."""
+        """Add a line of the stream; the last line has the token usage."""
         message = data.get("message") or {}
         for name in ("content", "thinking"):
             if message.get(name):
@@ -200,15 +200,15 @@ class OllamaAnswer(StreamedAnswer):
         return str(message.get("content") or "")
 
     def assemble_body(self) -> Json:
-        """Return the last line with the assembled message."""
+        """Return the stream's last line, with its message replaced by the assembled message."""
         return {**self._head, "message": {**self._message, **join_texts(self._texts)}}
 
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """A provider's stream format: fields to add to the request body, and the class that assembles the answer.
+    """A provider's stream format: the fields to add to a request body, and the class that assembles the answer.
 
-    ``method`` replaces the method name at the end of the address, for providers that have one there.
+    ``method`` replaces the method name at the end of the request's path, for providers that have one there.
     """
 
     fields: Json
@@ -222,16 +222,16 @@ _FORMATS = {
     ":generateContent": StreamFormat({}, GeminiAnswer, ":streamGenerateContent"),
     "/api/chat": StreamFormat({"stream": True}, OllamaAnswer),
 }
-"""Stream formats by the end of the request address."""
+"""Stream formats by the end of the request's path."""
 
 
 def stream_format(path: str) -> tuple[str, StreamFormat] | None:
-    """Return the matched end of an address and its stream format; None for a call that cannot be streamed."""
+    """Return the end of a request's path and its stream format; None for a call that cannot be streamed."""
     return next(((ending, stream_format) for ending, stream_format in _FORMATS.items() if path.endswith(ending)), None)
 
 
 async def assemble_answer(blocks: AsyncIterator[bytes], answer: StreamedAnswer, listener: Listener) -> Json:
-    """Assemble the answer of a stream, and pass each piece of text to the listener; raises ``StreamBroken``."""
+    """Return the answer assembled from a stream, passing its text to the listener; raises ``StreamBroken``."""
     async for line in split_lines(blocks):
         data = parse_event(line)
         if data is None:
@@ -247,7 +247,7 @@ async def assemble_answer(blocks: AsyncIterator[bytes], answer: StreamedAnswer, 
 
 
 async def split_lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Split at line feeds alone: JSON texts may contain other characters at which ``splitlines`` would split."""
+    """Yield the lines of a stream, split at line feeds only: texts in JSON may contain other line separators."""
     line: list[bytes] = []
     async for piece in blocks:
         end, *lines = piece.split(b"\n")
@@ -259,7 +259,7 @@ async def split_lines(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def parse_event(line: bytes) -> Json | None:
-    """Return the JSON event of a line, from server-sent events or plain JSON; None for a line without data."""
+    """Return the JSON event in a line of server-sent events or of plain JSON; None for a line without data."""
     content = line.removeprefix(b"data:").strip()
     if not content.startswith(b"{"):
         return None
@@ -276,7 +276,7 @@ def plain_part(part: Json) -> bool:
 
 
 def parse_arguments(written: str) -> Json:
-    """Return the arguments of a tool call; text that is not a JSON object, as after a cut-off, is wrapped in one."""
+    """Return the arguments of a tool call; text that is no JSON object, such as cut-off text, is wrapped in one."""
     try:
         arguments = json.loads(written or "{}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Transcribes voice messages by the first usable account of the configured provider."""
+"""Transcribes voice messages with the accounts of the configured provider."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ AudioFile = tuple[str, bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionAttempt:
-    """One request to one account, before it is sent or after it ended; ``error`` is the name of an error class."""
+    """One request to one account, before it is sent or after it has ended; ``error`` is the name of an error class."""
 
     site: CallSite
     state: CallState
@@ -43,21 +43,22 @@ class TranscriptionAttempt:
 
 
 KeepAttempt = Callable[[TranscriptionAttempt], Awaitable[None]]
-"""Commits an attempt before it is sent and again with its outcome; a cancellation does not interrupt it."""
+"""A function that commits an attempt, before it is sent and again with its outcome; no cancellation interrupts it."""
 
 
 @dataclass(slots=True)
 class Transcriber:
-    """Tries one account after the other, as the chain's failover does (docs/decisions.md: failover)."""
+    """Transcribes recordings: tries one account after the other, as for model calls (docs/decisions.md: failover)."""
 
     book: AccountBook
     library: LiteLLMLibrary
     settings: Callable[[], TranscriptionSettings]
 
     async def transcribe_recording(self, content: bytes, content_type: str, keep: KeepAttempt) -> bool:
-        """Transcribe a recording; false when no account can. Each attempt is committed when it begins and ends.
+        """Transcribe a recording and commit each attempt by ``keep``; return false when no account can transcribe it.
 
-        ``content_type`` is that of the recording's first bytes. Raises the last failure that is worth a retry.
+        ``content_type`` is the type found from the recording's first bytes. Raises the last failure that is worth a
+        retry.
         """
         settings, clock = self.settings(), asyncio.get_running_loop()
         if not settings.enabled:

@@ -1,4 +1,4 @@
-"""Providers: chat requests and answers translated by litellm's transforms alone, and a free check of a key."""
+"""Translates chat requests and answers for providers by litellm's transforms alone, and checks a key free of charge."""
 
 import importlib
 import json
@@ -28,8 +28,8 @@ SLOWER = "every model call takes several times the CPU time; install the release
 class Provider:
     """litellm's name of a provider, its public address in litellm's form, and the paths of requests.
 
-    ``key_path`` is that of a free request that needs a key, ``refusals`` are the statuses for a wrong key. ``tail`` is
-    removed from the end of a configured address, because litellm appends it again.
+    ``key_path`` is the path of a free request that needs a key, ``refusals`` are the HTTP statuses for a wrong key.
+    ``tail`` is removed from the end of a configured address, because litellm appends it again.
     """
 
     prefix: str
@@ -78,7 +78,7 @@ def model_name(account: Account) -> str:
 
 
 def base_url(account: Account) -> str | None:
-    """Return the address for the account's calls; None for an unknown provider: litellm chooses the address."""
+    """Return the address for the account's calls; None if the provider is unknown and litellm chooses the address."""
     known = _PROVIDERS.get(account.provider)
     own = account.base_url.rstrip("/")
     if known is None:
@@ -137,10 +137,10 @@ class NullCallLogger:
 
 
 def build_translator(litellm: Any) -> "Translator | None":
-    """Return the translator, after a test of every provider; None where litellm's internals have changed.
+    """Return the translator, after a test of every provider; None if litellm's internals have changed.
 
-    The test also loads the modules that litellm imports on demand, here in the thread of the import. With changed
-    internals, requests go through litellm's entry point, at several times the CPU time; one warning is logged.
+    The test also loads the modules that litellm imports on demand, here in the thread of the import. Without a
+    translator, requests go through litellm's entry point, at several times the CPU time; one warning is logged.
     """
     try:
         translator = Translator(litellm)
@@ -178,8 +178,8 @@ class Translator:
     def find_translation(self, chat: ChatRequest) -> "Translation | None":
         """Return the translation for a request; None if only litellm's entry point can send the request.
 
-        That is so for providers that Maestro does not know by name, whose addresses and keys only the entry point
-        knows, and for OpenAI models that use another API (``/responses``).
+        Only the entry point knows the addresses and keys of providers that Maestro does not know by name, and the other
+        API (``/responses``) of some OpenAI models.
         """
         return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
 
@@ -199,7 +199,7 @@ class Translator:
 
     def _build_translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":
         if name.startswith("gemini/gemini-") and name not in self._litellm.model_cost:
-            # litellm would send the system message of a model that its table does not have as a user's message.
+            # For a model that is not in its table, litellm would send the system message as a user's message.
             facts = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
             self._litellm.register_model({name: facts})
         model, prefix, _, _ = self._split(model=name, api_base=base_url)
@@ -314,7 +314,7 @@ class AnthropicTranslation(Translation):
 
 
 class GeminiTranslation(Translation):
-    """Gemini's format, for which litellm builds the body in a function of its own."""
+    """Gemini's format, for which litellm builds the body in a separate function."""
 
     def _provider_request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
         headers = self._request_headers(chat, {"x-goog-api-key": chat.api_key}, parameters, scratch)
@@ -352,7 +352,7 @@ class KeyStatus(StrEnum):
 
 @dataclass(frozen=True)
 class KeyCheck:
-    """The outcome of a check; ``detail`` is the error for a bad key, ``models`` are the installed models (Ollama)."""
+    """The outcome of a key check; ``detail`` is the error for a bad key, ``models`` the installed models (Ollama)."""
 
     status: KeyStatus
     detail: str = ""
@@ -360,7 +360,7 @@ class KeyCheck:
 
 
 async def check_key(account: Account, seconds: float) -> KeyCheck:
-    """Check a key; never raises. Only the address used for calls gets the key, and redirects are not followed."""
+    """Check a key; never raises. The key is sent only to the address used for calls, and redirects are not followed."""
     provider, address = _PROVIDERS.get(account.provider), base_url(account)
     if provider is None or address is None:
         return KeyCheck(KeyStatus.UNKNOWN, "Maestro has no free request that checks a key of this provider")

@@ -3,9 +3,9 @@
 litellm may retry, follow redirects with the key in its headers, and report statuses of its own; the transport in this
 module sees the real exchange.
 
-Where a listener is set, the request asks for a stream, and litellm is given the assembled answer: litellm's own stream
-parser accepts a stream that was cut off, and loses tool calls of some providers. A model that cannot stream refuses
-before it begins, and is then called without a stream.
+With a listener, the request asks for a stream, and litellm gets the assembled answer. litellm's own stream parser
+accepts a stream that was cut off, and loses tool calls of some providers. A model that refuses to stream is called
+again without a stream.
 """
 
 import json
@@ -23,13 +23,13 @@ STREAMS = ("text/event-stream", "application/x-ndjson")
 """Content types of a streamed answer."""
 
 BODY_LIMIT = 4 * 1024 * 1024
-"""The most bytes that are read of an error body: enough for the complete JSON of one that quotes a whole prompt."""
+"""The most bytes of an error body that are read: enough for JSON that quotes a whole prompt."""
 
 ANSWER_LIMIT = 16 * 1024 * 1024
 """The default limit of an answer in bytes; parsing an answer takes several times its size in memory."""
 
 STREAM_FACTOR = 4
-"""The factor by which a stream may exceed the limit of an answer, because every few letters have a JSON frame."""
+"""The limit of a stream is this many times the limit of an answer, because each few letters come in a JSON frame."""
 
 
 @dataclass(slots=True)
@@ -47,21 +47,21 @@ class HttpExchange:
 
 
 PIECE = 64 * 1024
-"""The bytes that are decompressed at once: a compressed body may grow a thousandfold."""
+"""The most bytes that are decompressed at once: a compressed body may grow a thousandfold."""
 
 Unpack = Callable[[bytes], Iterator[bytes]]
 """A function that yields the decompressed pieces of compressed bytes."""
 
 
 class SecondRequestError(Exception):
-    """litellm tried to send a second request within one call; retries are Temporal's task.
+    """The error for a second HTTP request by litellm within one model call; retries are Temporal's task.
 
     See docs/invariants.md: one layer retries.
     """
 
 
 class OversizedBody(Exception):
-    """The answer has more bytes than the limit."""
+    """The error for an answer with more bytes than the limit."""
 
 
 _current: ContextVar[HttpExchange | None] = ContextVar("exchange", default=None)
@@ -85,7 +85,7 @@ def current_listener() -> Listener | None:
 
 @contextmanager
 def observe_exchange(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
-    """Observe the one request of a model call within the block, and refuse any further one.
+    """Observe the one request of a model call within the block, and refuse any further request.
 
     Reading an answer of more than ``limit`` bytes raises ``OversizedBody``.
     """
@@ -158,7 +158,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             raise httpx.RemoteProtocolError("the stream broke") from None
         finally:
             await response.aclose()
-        # ASCII output keeps half a surrogate pair escaped, so that the half can join the other half in the next piece.
+        # ASCII output escapes the halves of a surrogate pair that came in two pieces; reading the JSON joins them.
         headers, content = {"content-type": "application/json"}, json.dumps(whole).encode()
         if len(content) > exchange.limit:
             raise OversizedBody
@@ -200,7 +200,7 @@ class LimitedBody(httpx.AsyncByteStream):
     """A decompressed body; reading more than the limit raises ``OversizedBody`` before the excess is held in memory."""
 
     def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
-        """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown one."""
+        """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for an unknown encoding."""
         self._body = body
         self._unpack = create_decompressor(encoding.strip().lower())
         self._limit = limit

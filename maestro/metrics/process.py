@@ -1,6 +1,6 @@
-"""All metrics of one process in the text format of Prometheus, including those that are read from the store.
+"""All metrics of one process in the text format of Prometheus, including metrics read from the store.
 
-The values of labels are limited, because Prometheus keeps each new series for weeks.
+The number of values of each label is limited, because Prometheus keeps each new series for weeks.
 """
 
 from collections import Counter as Tally
@@ -55,10 +55,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class MetricChanges:
-    """The open work now, and the events since the previous collection; each event is reported once.
+    """The present open work, and the events since the previous read; each event is reported once.
 
-    ``ignored`` counts by reason the messages that were ignored before a job was created. ``spending`` is the cost of
-    all calls of today (UTC), with the reservations of calls in progress.
+    ``ignored`` counts, by reason, the messages that were ignored before a job was created. ``spending`` is today's cost
+    (UTC) of all calls, with the reservations of calls in progress.
     """
 
     open_jobs: OpenJobs
@@ -74,10 +74,10 @@ class MetricChanges:
 
 
 class MetricCursor:
-    """The position up to which messages, jobs, calls and chunks of all processes were counted.
+    """A cursor over the rows of messages, jobs, calls and chunks of all processes, so that each row is counted once.
 
-    Each row is counted once. Present table contents are no counters: a resumed job is no longer failed, and old rows
-    may be deleted. Creation and reads are short transactions; two threads must not read at once.
+    Counting the rows of a table anew would be wrong: a resumed job is no longer failed, and old rows may be deleted.
+    Creation and reads are short transactions; two threads must not read at once.
     """
 
     def __init__(self, store: Store) -> None:
@@ -90,7 +90,7 @@ class MetricCursor:
             self._ignored = tx.inbox.ignored.count_by_reason()
 
     def read_changes(self) -> MetricChanges:
-        """Return the changes since the last read; after a ``StoreBusy``, the next read includes them."""
+        """Return the changes since the previous read; after a ``StoreBusy``, the next read returns them all."""
         with self._store.view() as tx:
             figures = tx.system.figures
             marks, open_jobs = figures.read_last_ids(), figures.count_open_jobs()
@@ -121,7 +121,7 @@ class MetricCursor:
 
 
 class LabelValues:
-    """The values of one label: the first hundred texts; every later text becomes ``other``."""
+    """The values of one label: the first hundred texts; every further text becomes ``other``."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
@@ -136,7 +136,7 @@ class LabelValues:
 
 
 class JobMetrics:
-    """The instruments for jobs; ``max_pending`` returns the limit of pending jobs."""
+    """The Prometheus instruments for jobs; ``max_pending`` returns the limit of pending jobs."""
 
     def __init__(self, registry: CollectorRegistry, max_pending: Callable[[], int]) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
@@ -154,12 +154,12 @@ class JobMetrics:
         self._failures = counter("maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"])
         self._skipped = counter(
             "maestro_schedule_runs_skipped",
-            "Runs of schedules that were skipped because no model could be called, by error class.",
+            "Runs of schedules that were skipped because no model could be called, by the class of the error.",
             ["reason"],
         )
         self._durations = Histogram(
             "maestro_job_duration_seconds",
-            "Time from the arrival of a job to its end, of completed jobs; waiting included.",
+            "Time from the creation of a job to its end, for completed jobs; includes waiting.",
             buckets=ANSWER_BUCKETS,
             registry=registry,
         )
@@ -188,7 +188,7 @@ class JobMetrics:
 
 
 class ModelCallMetrics:
-    """The instruments that count rows of the ``llm_calls`` table."""
+    """The Prometheus instruments that count rows of the ``llm_calls`` table."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
@@ -226,7 +226,7 @@ class ModelCallMetrics:
         self._spent.set(changes.spending.spent_usd)
         self._reserved.set(changes.spending.reserved_usd)
         for call in changes.calls:
-            # Provider and model come from the provider's answer, so the number of pairs is limited.
+            # Answers name the provider and the model, so the number of such pairs is limited.
             provider, _, model = self._models.label_value(
                 f"{call.provider or UNKNOWN}/{call.model or UNKNOWN}"
             ).partition("/")
@@ -243,7 +243,7 @@ class ModelCallMetrics:
 
 
 class MessageMetrics:
-    """The instruments for rows of the ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors`` tables."""
+    """The Prometheus instruments for the tables ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors``."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
@@ -287,7 +287,7 @@ class MessageMetrics:
 
 
 class StoreWriteMetrics:
-    """The instruments for the writes of this process to the store."""
+    """The Prometheus instruments for the writes of this process to the store."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
@@ -306,7 +306,7 @@ class StoreWriteMetrics:
         )
 
     def update_metrics(self, history: WriteHistory) -> None:
-        """Count the failures and replaced connections since the last update."""
+        """Count the failures and the replaced connections since the previous update."""
         self._succeeded.set(history.succeeded_at)
         self._failures.inc(history.failures - self._counted.failures)
         self._replaced.inc(history.replaced - self._counted.replaced)
@@ -314,10 +314,10 @@ class StoreWriteMetrics:
 
 
 class ProcessMetrics:
-    """The metrics of one process, in a registry of their own instead of the global one of prometheus_client.
+    """The metrics of one process, in their own registry instead of the global registry of prometheus_client.
 
-    Metrics that are read from the store are the same in every process that uses it; those of steps, checks and the
-    machine are this process's own.
+    Metrics read from the store are the same in every process that uses the store. Metrics of steps, checks and the
+    machine concern this process only.
     """
 
     def __init__(self, store: Store, command: str, max_pending: Callable[[], int], clock: Clock = utc_now) -> None:
@@ -364,7 +364,7 @@ class ProcessMetrics:
         self._scans_failed.inc()
 
     def render(self, checks: Mapping[str, str]) -> bytes:
-        """Return all metrics; while the store does not answer, its last figures are repeated and its check is 0."""
+        """Return all metrics as text; while the store is busy, its last figures are repeated and its check is 0."""
         with self._reading:
             self._checks.clear()
             for check, state in checks.items():

@@ -17,7 +17,7 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ToolCaller:
-    """The job, agent and conversation for which a tool runs; ``folder`` is the conversation's and may not exist yet.
+    """The job, agent and conversation for which a tool runs; the conversation's ``folder`` may not exist yet.
 
     ``place`` is the memory scope, empty for all conversations. ``turn`` is the number of the tool round, and of the
     call within that round.
@@ -33,7 +33,7 @@ class ToolCaller:
 
 @dataclass(frozen=True)
 class ToolImage:
-    """A picture that a tool returns: its bytes, and the content type found from them."""
+    """A picture that a tool returns: its bytes, and the content type that was found from the bytes."""
 
     content: bytes = field(repr=False)
     content_type: str
@@ -91,7 +91,7 @@ class StoreTool(Protocol):
 
 @runtime_checkable
 class PreparingTool(StoreTool, Protocol):
-    """A tool with slow work before its transaction, which must not hold up other writers."""
+    """A tool with slow work, done before its transaction so that the transaction does not hold up other writers."""
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
         """Return the prepared arguments for ``act``; raises ``ToolFailure``. A call may be prepared twice."""
@@ -109,7 +109,7 @@ class ToolQuestion:
 
 @runtime_checkable
 class QuestionTool(Protocol):
-    """A tool that returns a user's answer."""
+    """A tool that asks a user a question and returns the answer."""
 
     def question(self, arguments: Arguments) -> ToolQuestion:
         """Return the question; raises ``ToolFailure``."""
@@ -132,7 +132,7 @@ def canonical_json(value: object) -> str:
 
 
 def shorten_text(text: str, limit: int) -> str:
-    """Return a text cut to a number of characters, with a mark that gives the number of characters cut."""
+    """Return a text cut to a number of characters; a mark at its end gives the number of characters cut."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n[... {len(text) - limit:,} more characters were left out]"

@@ -1,4 +1,4 @@
-"""The tools for the channel #maestro and for questions to people, of Maestro's agents and of external ones."""
+"""The tools for #maestro and for questions to people, for Maestro's own agents and for external agents."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ Result = Mapping[str, object]
 
 
 class AskQuestion:
-    """Asks the user for whom the agent works."""
+    """The tool by which an agent asks its user a question."""
 
     spec = tool_spec(
         "ask_question",
@@ -104,7 +104,7 @@ class AskQuestion:
 
 
 class ChatPost:
-    """Posts as the calling agent, exactly once: the post and the result of the call are one transaction."""
+    """The tool that posts to #maestro, exactly once: the post and the result of the call are one transaction."""
 
     spec: ToolSpec = tool_spec("chat_post", POST_DESCRIPTION, {"text": TEXT}, ["text"])
     output = canonical_json(
@@ -116,22 +116,22 @@ class ChatPost:
             ["id", "success"],
         )
     )
-    """The schema of its result."""
+    """The JSON schema of the tool's result."""
     idempotent = True
     read_only = False
 
     def __init__(self, chat: ChatService) -> None:
         self._chat = chat
 
-    def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:  # noqa: ARG002 - the interface has it
-        """Redact the text and cut it to size, which may take as long as the scanner's timeout."""
+    def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:  # noqa: ARG002 - required by the interface
+        """Return the text redacted and cut to size; this may take as long as the scanner's timeout."""
         try:
             return {"text": self._chat.prepare_text(arguments["text"])}
         except InvalidEdit as error:
             raise ToolFailure(str(error)) from None
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
-        """Store the prepared text as a post of the agent."""
+        """Store the prepared text as a post of the agent, and return the post's id as JSON."""
         try:
             post_id = tx.chat.add_post(chat_author(tx.agents.get(caller.agent_id).slug), arguments["text"])
         except Forbidden as error:
@@ -140,7 +140,7 @@ class ChatPost:
 
 
 class ChatGetNew:
-    """Returns the unread posts; the cursor moves once the model has answered (docs/decisions.md: agent chat)."""
+    """The tool that returns unread posts; the agent's cursor moves after the answer (docs/decisions.md: agent chat)."""
 
     spec: ToolSpec = tool_spec(
         "chat_get_new",
@@ -170,17 +170,17 @@ class ChatGetNew:
             ["messages", "newPointer"],
         )
     )
-    """The schema of its result."""
+    """The JSON schema of the tool's result."""
     idempotent = True
     read_only = True
 
-    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - the interface has it
-        """Return the posts, oldest first, and the id of the newest."""
+    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
+        """Return the unread posts, oldest first, and the id of the newest post."""
         return canonical_json(unread_json(tx.chat.list_unread(tx.agents.get(caller.agent_id).slug)))
 
 
 def unread_json(unread: UnreadPosts) -> dict[str, object]:
-    """Return unread posts as JSON."""
+    """Return unread posts as a JSON object."""
     posts = [{"id": post.id, "ts": post.ts, "author": post.author, "text": post.text} for post in unread.messages]
     return {"messages": posts, "newPointer": unread.new_pointer}
 
@@ -231,7 +231,7 @@ async def call_outside_tool(tool: OutsideTool, agent: Agent, arguments: Mapping[
 
 
 def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
-    # Posts have threads of their own: each may wait for the scanner until its timeout.
+    # Posts use separate threads, because each post may wait for the scanner until the scanner's timeout.
     posting = ThreadPoolExecutor(32, thread_name_prefix="mcp-post")
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
@@ -252,7 +252,7 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 class _OperatorQuestions:
     """Asks operators a question and waits for the answer, without holding a thread or a transaction."""
 
-    _standing = canonical_json(
+    _result_schema = canonical_json(
         object_schema(
             {
                 "questionId": {"type": "integer", "description": "the number under which people see the question"},
@@ -275,9 +275,8 @@ class _OperatorQuestions:
 
     @property
     def tool(self) -> OutsideTool:
-        """The tool by which external agents ask."""
         return OutsideTool(
-            self._form.spec.name, _ASK, self._form.spec.parameters, self._standing, self._ask, idempotent=True
+            self._form.spec.name, _ASK, self._form.spec.parameters, self._result_schema, self._ask, idempotent=True
         )
 
     async def _ask(self, agent: Agent, arguments: Arguments) -> Result:

@@ -1,4 +1,4 @@
-"""The tools for the conversation's folder: read, write, list and send files, and run a command there."""
+"""The tools for a conversation's folder: read, write, list and send files, and run a command there."""
 
 import asyncio
 import mimetypes
@@ -38,7 +38,7 @@ OUTPUT_CHARS = 10_000
 
 
 class ReadFile:
-    """Reads a text file."""
+    """The tool that reads a text file."""
 
     spec = tool_spec(
         "read_file",
@@ -46,7 +46,7 @@ class ReadFile:
         f"{READ_CHARS:,} characters: ask for the next one with offset.",
         {
             "path": PATH,
-            "offset": {"type": "integer", "minimum": 0, "description": "the first character to read, else 0"},
+            "offset": {"type": "integer", "minimum": 0, "description": "the first character to read (default 0)"},
         },
         ["path"],
     )
@@ -63,7 +63,7 @@ class ReadFile:
 
 
 class WriteFile:
-    """Writes a text file."""
+    """The tool that writes a text file."""
 
     spec = tool_spec(
         "write_file",
@@ -76,26 +76,26 @@ class WriteFile:
     read_only = False
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
-        """Write the file, and return a sentence with the number of characters."""
+        """Write the file, and return a sentence with the number of characters written."""
         content = arguments["content"]
         await asyncio.to_thread(_replace_file, caller.folder, arguments["path"], content)
         return f"Wrote {len(content):,} characters to {arguments['path']}."
 
 
 class ListFiles:
-    """Lists the files in the folder."""
+    """The tool that lists the files in the conversation's folder."""
 
     spec = tool_spec(
         "list_files",
-        "List the files in your folder, which belongs to this conversation, with their sizes in bytes, those in "
-        f"folders inside it too; at most {LISTED}.",
-        {"path": {"type": "string", "maxLength": 1000, "description": "a folder inside it; leave it out for all"}},
+        f"List the files in your folder and its subfolders with their sizes in bytes, at most {LISTED} files. The "
+        "folder belongs to this conversation.",
+        {"path": {"type": "string", "maxLength": 1000, "description": "a subfolder; leave it out for all"}},
     )
     idempotent = True
     read_only = True
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
-        """Return a line for each file."""
+        """Return one line for each file, with the path and size."""
         return await asyncio.to_thread(
             list_lines, caller.folder, safe_path(caller.folder, arguments.get("path") or ".")
         )
@@ -180,13 +180,13 @@ def _walk_files(start: Path) -> Iterator[Path]:
 
 
 class SendFile:
-    """Stores the file's present bytes at once; delivery sends them after the text of the answer."""
+    """The tool that stores a file's present bytes at once; delivery sends them after the text of the answer."""
 
     spec = tool_spec(
         "send_file",
         "Send the person a file from your folder, which belongs to this conversation, as it is now. It goes out after "
-        f"your answer; at most {MOST_FILES} files and {MOST_BYTES // 1000**2} MB at once. Where the person is, larger "
-        "files or any at all may not be possible: then your answer says so.",
+        f"your answer; at most {MOST_FILES} files and {MOST_BYTES // 1000**2} MB at once. The person's platform may "
+        "not accept larger files, or any files: then your answer says so.",
         {
             "path": PATH,
             "caption": {
@@ -205,7 +205,7 @@ class SendFile:
         self._files = files
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
-        """Store the bytes, which may take a while; equal bytes are stored once."""
+        """Store the file's bytes, which may take a while, and return the file's data; equal bytes are stored once."""
         path = safe_path(caller.folder, arguments["path"])
         with self._files.create_temporary_folder() as folder, os_errors_explained("The file cannot be sent"):
             copy = folder / "file"
@@ -224,7 +224,7 @@ class SendFile:
         }
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
-        """Record once that the file is to be sent, within the limits of a job."""
+        """Record that the file is to be sent; raises ``ToolFailure`` beyond the limits of one answer."""
         number, place = caller.turn
         file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
         sizes = [
@@ -242,7 +242,7 @@ class SendFile:
 
 
 def _copy_file(path: Path, copy: Path) -> int:
-    """Copy a file and return its bytes; the opened file is copied, even if its name is replaced meanwhile."""
+    """Copy a file and return its size in bytes; the opened file is copied, even if its name is replaced meanwhile."""
     with _open_file(path) as source, copy.open("wb") as target:
         while block := source.read(BLOCK):
             # The size is checked for each block, because the file may grow while it is copied.
@@ -267,7 +267,7 @@ def _sent_content_type(copy: Path, name: str) -> str:
 
 
 class RunShell:
-    """Runs a shell command; all processes of the command have ended when the call returns."""
+    """The tool that runs a shell command; all processes of the command have ended when the call returns."""
 
     spec = tool_spec(
         "run_shell",
@@ -281,12 +281,12 @@ class RunShell:
     read_only = False
 
     def __init__(self, environment: Mapping[str, str], seconds: Callable[[], float]) -> None:
-        """Set the timeout in seconds; commands get the harmless variables of ``environment``, and no keys."""
+        """``seconds`` returns the timeout; commands get the harmless variables of ``environment``, and no keys."""
         self._environment = plain_environment(environment)
         self._seconds = seconds
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
-        """Return exit code and output; a code other than 0 is a result like any other."""
+        """Return the exit code and the output; a code other than 0 is a result like any other."""
         limits, folder = ProgramLimits(self._seconds(), OUTPUT_BYTES), caller.folder
         try:
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ _CONSTANTS = {"pi": math.pi, "e": math.e}
 
 
 class MemorySearch:
-    """Searches the facts of the calling agent; it changes nothing."""
+    """The tool that searches the memory facts of the calling agent; it changes nothing."""
 
     spec = tool_spec(
         "memory_search",
@@ -37,7 +37,7 @@ class MemorySearch:
                 "maxLength": 400,
                 "description": "words to look for; leave it empty for the surest facts",
             },
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": f"the most facts, else {USUAL}"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": f"most facts (default {USUAL})"},
         },
         ["query"],
     )
@@ -45,14 +45,14 @@ class MemorySearch:
     read_only = True
 
     def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
-        """Return the facts, best first."""
+        """Return the matching facts, best first, one per line."""
         facts = tx.memory.search_facts(caller.agent_id, arguments["query"], arguments.get("limit", USUAL), caller.place)
         lines = (f"- [{fact.category}, {fact.created_at:%Y-%m-%d}] {fact.content}" for fact in facts)
         return "\n".join(lines) or "Nothing you remember fits."
 
 
 class GetTime:
-    """Returns the time in UTC, and in a time zone."""
+    """The tool that returns the time in UTC, and in a time zone."""
 
     spec = tool_spec(
         "get_time",
@@ -69,11 +69,11 @@ class GetTime:
     read_only = True
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
-        """``clock`` returns the time with a time zone."""
+        """``clock`` returns the present time, with a time zone."""
         self._clock = clock
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
-        """Return the time to the second."""
+        """Return the time to the second, with the day of the week."""
         now = self._clock()
         lines = [f"UTC: {_time_text(now.astimezone(ZoneInfo('UTC')))}"]
         name = arguments.get("timezone", "")
@@ -92,7 +92,7 @@ def _time_text(moment: datetime) -> str:
 
 
 class Calculate:
-    """Evaluates an expression."""
+    """The tool that evaluates an arithmetic expression."""
 
     spec = tool_spec(
         "calculate",
@@ -107,12 +107,12 @@ class Calculate:
     read_only = True
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
-        """Return the value."""
+        """Return the value of the expression as text."""
         return evaluate_expression(arguments["expression"])
 
 
 def evaluate_expression(expression: str) -> str:
-    """Return the value of an expression as text; raises ``ToolFailure`` that says what cannot be computed."""
+    """Return the value of an expression as text; raises ``ToolFailure`` with the reason if it cannot be computed."""
     if len(expression) > MAX_CHARS:
         raise ToolFailure(f"The expression is longer than {MAX_CHARS} characters. Compute it in parts.")
     try:

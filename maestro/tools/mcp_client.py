@@ -50,7 +50,7 @@ _log = structlog.get_logger(__name__)
 
 
 def mask_secrets(server: McpServerSettings, text: str) -> str:
-    """Return a text with each secret of a server as asterisks; short secrets stay, because logs must be readable."""
+    """Return a text with each secret of a server masked; secrets under 6 characters stay, to keep logs readable."""
     for secret in (*server.env.values(), *server.headers.values()):
         if len(value := secret.get_secret_value()) >= 6:
             text = text.replace(value, "***")
@@ -98,10 +98,10 @@ async def _wait_for_all(tasks: Sequence["asyncio.Task[None]"]) -> None:
 
 
 class _McpSession:
-    """The session with one server.
+    """The session with one MCP server.
 
-    One task opens the session, lists the tools and closes it; calls come from other tasks. After a failed call that
-    task lists the tools again, and reopens the session if that fails as well.
+    One task opens the session, lists the server's tools and closes the session; other tasks call the tools. After a
+    failed call the first task lists the tools again, and reopens the session if that fails as well.
     """
 
     def __init__(self, server: McpServerSettings, environment: Mapping[str, str]) -> None:
@@ -153,7 +153,7 @@ class _McpSession:
         return ToolOutput(text, pictures) if pictures else text
 
     async def _run_session(self) -> bool:
-        """Keep one session open until it breaks; return whether it ever returned a list of tools."""
+        """Keep one session open until it breaks; return whether the server ever returned a list of tools."""
         reason: object = f"the server gave no list of tools within {CONNECT_SECONDS:g} seconds"
         worked = False
         try:
@@ -249,7 +249,7 @@ class _McpSession:
 
 @dataclass
 class McpTool:
-    """One tool of a server; the server declares whether it only reads and whether it may be repeated."""
+    """One tool of a server; the server declares whether it only reads and whether a call may be repeated."""
 
     spec: ToolSpec
     idempotent: bool
@@ -305,7 +305,7 @@ def _result_pictures(result: types.CallToolResult) -> Iterator[ToolImage]:
 
 
 def _block_picture(block: types.ImageContent) -> ToolImage | None:
-    """Return a picture from a server, None for one that no model accepts."""
+    """Return a picture from a server, None for a picture that no model accepts."""
     try:
         return detect_picture(base64.b64decode(block.data, validate=True))
     except ValueError:

@@ -1,7 +1,7 @@
 """An MCP server as a child process: messages over its standard input and output, its error output in the log.
 
-The SDK's own transport leaves the children of a program that ends by itself, and writes its errors to Maestro's error
-output. Here the whole process group is ended with the session, however that ends.
+The SDK's own transport leaves the children of a program that ends by itself, and writes the program's errors to
+Maestro's error output. Here the whole process group ends with the session, however the session ends.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ async def run_program(program: Program) -> AsyncIterator[Streams]:
 
 
 async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incoming, program: Program) -> None:
-    """Forward the messages of the program, one a line; skip other lines, up to a limit."""
+    """Forward the program's messages, one per line; skip other lines, up to a limit."""
     assert process.stdout is not None
     rest, odd = b"", 0
     try:
@@ -110,7 +110,7 @@ async def _write_messages(process: asyncio.subprocess.Process, outgoing: _Outgoi
 
 
 async def _log_errors(process: asyncio.subprocess.Process, program: Program) -> None:
-    """Log the first lines of what the program writes to its error output; read the rest, so that it can go on."""
+    """Log the first lines of the program's error output; read and discard the rest, so that the program can go on."""
     assert process.stderr is not None
     rest, logged = b"", 0
     while chunk := await process.stderr.read(_READ_BYTES):
@@ -122,7 +122,7 @@ async def _log_errors(process: asyncio.subprocess.Process, program: Program) -> 
 
 
 async def _end_program(process: asyncio.subprocess.Process) -> None:
-    """Close the program's input, as the protocol demands, wait a little, and kill the rest of its group."""
+    """Close the program's input, as MCP demands; after a grace time send SIGTERM, then SIGKILL to its process group."""
     assert process.stdin is not None
     process.stdin.close()
     await _wait_for_exit(process)

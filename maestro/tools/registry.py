@@ -1,4 +1,4 @@
-"""The tools of a process, including those of installed packages: access, arguments, and one call of a tool."""
+"""The tools of a process, including those of installed packages: access of agents, checks of arguments, and calls."""
 
 import asyncio
 import hashlib
@@ -64,7 +64,7 @@ class ToolSource(Protocol):
         ...
 
     async def settled(self) -> None:
-        """Return when the tools are known, or when that takes too long."""
+        """Return when the tools of the source are known, or when finding them takes too long."""
         ...
 
     async def serve(self) -> None:
@@ -93,7 +93,7 @@ class ToolRegistry:
         self._source = source
 
     async def wait_until_settled(self) -> None:
-        """Wait a short while for sources that are still connecting; return at once without any."""
+        """Wait a short while for a source that is still connecting; return at once without a source."""
         if self._source is not None:
             await self._source.settled()
 
@@ -105,15 +105,15 @@ class ToolRegistry:
             await self._source.serve()
 
     def list_tools(self, agent: Agent) -> tuple[ToolSpec, ...]:
-        """Return the tools of an agent by name: those that it lists, or the default ones, and those of the chat.
+        """Return an agent's tools by name: those that it lists, or else the default tools, and the tools of the chat.
 
-        Unknown names are left out: a server may be away, and a tool may be switched off.
+        Names of missing tools are left out: a server may be disconnected, or a tool switched off.
         """
         names = self._tool_names(agent)
         return tuple(tool.spec for name, tool in sorted(self._all_tools().items()) if name in names)
 
     def find_tool(self, name: str, agent: Agent) -> Tool:
-        """Return the tool that a model asked for; raises ``ToolFailure`` for one that the agent may not call now."""
+        """Return the tool that a model asked for; raises ``ToolFailure`` for a tool that the agent may not call now."""
         names = self._tool_names(agent)
         tool = self._all_tools().get(name) if name in names else None
         if tool is None:
@@ -177,7 +177,7 @@ def check_parameters(schema: Mapping[str, Any]) -> None:
 def schema_checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[ValidationError]]:
     # The schema registry is empty: otherwise the library would fetch the references of a schema from any address.
     kind: Any = extend(  # type: ignore[no-untyped-call]
-        # A hostile pattern may never end, so patterns are skipped; the tool checks its arguments itself.
+        # Matching a hostile pattern may never end, so patterns are skipped; the tool checks its arguments itself.
         Draft202012Validator,
         dict.fromkeys(("pattern", "patternProperties"), lambda *_: ()),
     )
@@ -210,10 +210,10 @@ def _refuse_constant(word: str) -> float:
 
 
 def installed_tools(taken: Iterable[str]) -> list[Tool]:
-    """Return the tools of all installed packages, in the order of their names.
+    """Return the tools of all installed packages, in the order of the names of their entry points.
 
     An entry point names a callable without arguments that returns one tool or several. A tool that cannot be loaded, is
-    invalid or has a taken name is logged and left out; the others work.
+    invalid or has a taken name is logged and left out.
     """
     names = set(taken)
     tools: list[Tool] = []
@@ -252,7 +252,7 @@ def _check_tool(tool: Tool) -> None:
 
 @dataclass(frozen=True)
 class ToolCallResult:
-    """The result of a call for the model, with pictures, and its state."""
+    """The result of a tool call: text and pictures for the model, and the state of the call."""
 
     text: str
     state: ToolState = ToolState.DONE
@@ -268,7 +268,7 @@ class ParsedToolCall:
 
 
 def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedToolCall | ToolCallResult:
-    """Return the tool and its arguments, or the failure for the model."""
+    """Return the tool and the checked arguments of a call, or the failure to show to the model."""
     try:
         tool = registry.find_tool(call.name, agent)
         return ParsedToolCall(tool, parse_arguments(tool.spec.name, tool.spec.parameters, call.arguments))
@@ -277,7 +277,7 @@ def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedTo
 
 
 def ask_tool(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
-    """Return the tool's question for a user, or the failure for the model."""
+    """Return the tool's question for a user, or the failure to show to the model."""
     return _run_guarded(tool, lambda: tool.question(arguments))
 
 

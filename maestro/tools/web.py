@@ -40,7 +40,7 @@ FACTS = 6
 
 
 def page_text(html: str, url: str) -> str:
-    """Return the text of a page at this address: its title first, and the target behind each link."""
+    """Return an HTML page as text: its title first, and the target behind each link; ``url`` is the page's address."""
     page = _PageText(url)
     page.parse_page(html)
     lines = (re.sub(r"[ \t\r\f\v\xa0]+", " ", line).strip() for line in "".join(page.pieces).splitlines())
@@ -60,7 +60,6 @@ class _PageText:
         self._preformatted = 0
 
     def parse_page(self, html: str) -> None:
-        """Parse the page; called once."""
         at = 0
         for match in _MARKUP.finditer(html):
             self._add_text(html[at : match.start()])
@@ -135,7 +134,7 @@ class _PageText:
 
 
 class HttpFetch:
-    """Gets a page of the public internet and returns its text."""
+    """The tool that returns the text of a page, or a picture, of the public internet."""
 
     spec = tool_spec(
         "http_fetch",
@@ -159,7 +158,7 @@ class HttpFetch:
         arguments: Arguments,
         caller: ToolCaller,  # noqa: ARG002 - required by the interface
     ) -> str | ToolOutput:
-        """Return the text, or the picture, marked as untrusted."""
+        """Return the text of the page, or the picture, marked as untrusted."""
         try:
             answer = await fetch_response(arguments["url"].strip(), FETCH_LIMITS, self._access, self._network)
         except FetchRefused as refusal:
@@ -191,7 +190,7 @@ def _fetched_text(answer: Fetched) -> str:
 
 
 def _declared_encoding(html: bytes) -> str:
-    """Return the encoding that the first lines of a page declare."""
+    """Return the encoding that a page declares in its first 1,024 bytes, or else UTF-8."""
     _, _, rest = html[:1024].lower().partition(b"charset=")
     name = rest.lstrip(b"\"' ").split(b'"')[0].split(b"'")[0].split(b">")[0].strip(b" ;/")
     return name.decode("ascii", errors="ignore") or "utf-8"
@@ -205,7 +204,7 @@ def decode_page(body: bytes, charset: str) -> str:
 
 
 class WebSearch:
-    """Queries a search service for its instant answer about a subject."""
+    """The tool that asks a search service for its instant answer about a subject."""
 
     spec = tool_spec(
         "web_search",
@@ -225,7 +224,7 @@ class WebSearch:
         self._network = network
 
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - required by the interface
-        """Return the results, or a sentence that there are none."""
+        """Return the search results as text, or a sentence that there are none."""
         query = arguments["query"].strip()
         options = {"q": query, "format": "json", "no_html": "1", "no_redirect": "1", "skip_disambig": "1"}
         try:

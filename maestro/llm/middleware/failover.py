@@ -57,9 +57,9 @@ REQUESTS = 2
 
 @dataclass(slots=True)
 class Circuit:
-    """The circuit of one provider: its recent failures and its state; ``round`` counts the changes of state.
+    """The circuit (breaker state) of one provider address; ``round`` counts its openings and closings.
 
-    An outcome counts only in the round in which its call began: a call that was under way when the circuit opened shows
+    An outcome counts only in the round in which its call began. A call that was under way when the circuit opened shows
     nothing about the provider's condition afterwards.
     """
 
@@ -74,7 +74,7 @@ class Circuit:
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
     def count_success(self, round_at_start: int, rules: BreakerSettings) -> bool:
-        """Count a success of a call from this round; true when enough successes in a row closed the circuit."""
+        """Count a call that succeeded; return true if it closed the circuit, as enough successes in a row do."""
         if self.round != round_at_start:
             return False
         self.failures = 0
@@ -88,7 +88,7 @@ class Circuit:
         return True
 
     def count_failure(self, round_at_start: int, rules: BreakerSettings, now: float) -> bool:
-        """Count a failure of a call from this round; true when it opened the circuit, as a failed probe always does."""
+        """Count a call that failed; return true if it opened the circuit, as enough failures or one failed probe do."""
         if self.round != round_at_start:
             return False
         self.failures += 1
@@ -105,16 +105,16 @@ class Circuit:
 
 
 CircuitKey = tuple[AccountType, str, str]
-"""The type of an account, its provider and its address."""
+"""The type of an account, its provider and its base URL; all accounts with equal values share a circuit."""
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """One circuit per provider and address, for all accounts there; ``now`` is a monotonic clock in seconds.
+    """Middleware with one circuit for all accounts at one provider address; ``now`` is a monotonic clock in seconds.
 
-    An open circuit lets no request pass. After its time it admits one probe at a time, and closes when enough probes
-    have succeeded. The state is that of one process and one event loop. ``recovered`` is called in a thread after each
-    successful probe: it wakes the jobs that wait for the provider.
+    An open circuit lets no request pass for a set time. Then it admits one probe at a time, and closes when enough
+    probes have succeeded. The state belongs to one process and one event loop. ``recovered`` is called in a thread
+    after each successful probe: it wakes the jobs that wait for the provider.
     """
 
     inner: LLMClient
@@ -171,7 +171,7 @@ class CircuitBreaker:
 
 @dataclass
 class FailoverProgress:
-    """The failures so far in one attempt at a call; ``until`` is a time of the event loop's clock.
+    """The failures so far in one attempt at a call; after ``until`` (event loop's clock) no other account is called.
 
     ``fits`` checks whether a model's context window is large enough for the request.
     """
@@ -190,11 +190,10 @@ class FailoverProgress:
         self.failures.append(failure)
 
     def may_call_another(self, now: float) -> bool:
-        """Return whether another account may be called, by the elapsed time and the number of timeouts."""
+        """Return whether another account may be called, judged by the elapsed time and the number of timeouts."""
         return now < self.until and len(self.list_failures(ModelTimeout)) < MOST_TIMEOUTS
 
     def list_failures(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
-        """Return the failures of these classes."""
         return [failure for failure in self.failures if isinstance(failure, kinds)]
 
     @property
@@ -204,8 +203,8 @@ class FailoverProgress:
         return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
 
     @property
-    def find_open_circuit(self) -> CircuitOpen | None:
-        """The error of the open circuit that admits a request first; circuits that this attempt opened count."""
+    def open_circuit(self) -> CircuitOpen | None:
+        """The error of the open circuit that will admit a request soonest; circuits opened by this attempt count."""
         errors = (error for failure in self.failures for error in (failure, failure.instead))
         circuits = (error for error in errors if isinstance(error, CircuitOpen))
         return min(circuits, key=lambda error: error.retry_after, default=None)
@@ -218,7 +217,7 @@ class FailoverProgress:
 
 @dataclass(slots=True)
 class Failover:
-    """Chooses the account and model for each request, and another one after a failure (docs/decisions.md: failover).
+    """Middleware that chooses the account and model for each request, and others after a failure.
 
     ``request_time`` returns how long one request to one account may take; it is called for each request.
     """
@@ -233,9 +232,9 @@ class Failover:
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer with the best account, preferring models with a large enough context window.
 
-        Raises the last failure that is worth a retry; else ``AccountsExhausted`` or ``CircuitOpen`` when every suitable
-        account is only unavailable for a time; else the reason why no account can be called. The effect of a failure on
-        an account, such as a cool-down, is committed before the next account is called.
+        Raises the last failure that is worth a retry. Without one, raises ``AccountsExhausted`` or ``CircuitOpen`` if
+        accounts will be available again, else the reason why no account can be called. The effect of a failure on an
+        account, such as a cool-down, is committed before the next account is called.
         """
         clock, models = asyncio.get_running_loop(), (request.model, *request.fallbacks)
         until = clock.time() + REQUESTS * self.request_time().total_seconds()
@@ -269,18 +268,18 @@ def choose_suitable_roster(snapshot: CallSnapshot, progress: FailoverProgress) -
     roster = snapshot.roster
     if progress.exact:
         roster = replace(roster, usable=accounts_for_models(roster.usable, progress.models))
-    return roster.restrict_to_unfit_models(progress.models, progress.fits)
+    return roster.mark_unfit_models(progress.models, progress.fits)
 
 
 def choose_final_failure(progress: FailoverProgress, roster: Roster) -> LLMFailure:
-    """Return the error to raise when the attempt calls no further account."""
+    """Return the error to raise when an attempt has no further account to call."""
     unavailable = roster.build_unavailable_error(
         progress.models, limited=bool(progress.list_failures(*LIMITS)), wait=progress.shortest_limiter_wait
     )
     waits: list[AccountsExhausted | CircuitOpen] = [unavailable] if isinstance(unavailable, AccountsExhausted) else []
-    if progress.find_open_circuit is not None:
-        progress.find_open_circuit.wake_at = roster.now + progress.find_open_circuit.retry_after
-        waits.append(progress.find_open_circuit)
+    if progress.open_circuit is not None:
+        progress.open_circuit.wake_at = roster.now + progress.open_circuit.retry_after
+        waits.append(progress.open_circuit)
     wait = min(waits, key=lambda error: error.wake_at or roster.now, default=None)
     if progress.retryable_failures:
         failure = progress.retryable_failures[-1]

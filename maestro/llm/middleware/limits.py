@@ -19,7 +19,7 @@ from maestro.store.cache import StoreState
 from maestro.store.store import Store
 
 FILL = 0.9
-"""The share of a limit per minute that may be used at once; less than all, because token counts are estimates."""
+"""The fraction of a limit per minute that may be used at once; less than 1, because token counts are estimates."""
 
 ROUNDING = 1e-6
 """The largest rounding error of a bucket's level."""
@@ -32,7 +32,7 @@ Ready = Callable[[LLMRequest], Awaitable[None]]
 
 @dataclass(slots=True)
 class LeakyBucket:
-    """The used part of a limit per minute, which drains evenly; times are the event loop's, in seconds."""
+    """The used part of a limit per minute, which drains evenly; times are seconds of the event loop's clock."""
 
     _used: float = field(default=0.0, init=False)
     _at: float = field(default=0.0, init=False)
@@ -52,7 +52,7 @@ class LeakyBucket:
 
 
 def bucket_capacity(per_minute: int) -> float:
-    """Return how much a bucket holds at once: a share of the limit per minute, but at least one request."""
+    """Return how much a bucket holds at once: a fraction of the limit per minute, but at least one request."""
     return max(1.0, per_minute * FILL)
 
 
@@ -81,8 +81,8 @@ class AccountLimiter:
     """The limits of one account: requests per minute, tokens per minute, and concurrent requests.
 
     Waiting requests are admitted by priority, and among equal priorities by a fair queue of clients or channels. A
-    request takes its slot and its tokens together or neither. Its end frees the slot but returns no tokens. The first
-    request in the queue blocks all behind it; otherwise a large request could wait for ever.
+    request gets its slot and its tokens together. When it ends, its slot is free again, but its tokens stay used. The
+    first waiting request blocks all behind it, because a large request could otherwise wait for ever.
     """
 
     account: Account
@@ -95,7 +95,7 @@ class AccountLimiter:
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     async def wait_for_slot(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
-        """Wait for admission; None if the request is not admitted within these seconds."""
+        """Wait for admission of a request and return its slot; None if it is not admitted within ``seconds``."""
         slot = LimiterSlot(tokens, precedence, is_background_priority(precedence.priority))
         wait = self._seconds_until_room(tokens)
         if wait > seconds:
@@ -129,7 +129,7 @@ class AccountLimiter:
         self._admit_waiting()
 
     def _admit_waiting(self) -> None:
-        """Admit the waiting requests that fit now, and set a timer for the next one."""
+        """Admit the waiting requests that fit now, and set a timer for the next admission."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -212,7 +212,7 @@ class RateLimit:
 
 
 def count_needed_tokens(account: Account, request: LLMRequest) -> int:
-    """Return the most tokens a request may use, 0 for an account without that limit; raises ``RequestTooLarge``."""
+    """Return the most tokens a request may use, 0 if the account has no such limit; raises ``RequestTooLarge``."""
     if not account.tokens_per_minute:
         return 0
     tokens = estimate_input(request) + request.max_output_tokens
@@ -240,7 +240,7 @@ class StopMonitor:
     async def run_until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of a job's task; raises ``Stopped`` when a user or operator stopped the job meanwhile.
 
-        A job may have several tasks at once. When the caller is cancelled, its task is cancelled as well.
+        A job may have several tasks at once. A cancellation of the caller also cancels the task.
         """
         task = asyncio.create_task(work)
         self.watch_job_task(job_id, task)
@@ -298,12 +298,12 @@ class StopGuard:
 
 
 async def ready_at_once(_request: LLMRequest) -> None:
-    """Return immediately: the ``ready`` of a transport that needs no preparation."""
+    """Return immediately; serves as ``ready`` for a transport that needs no preparation."""
 
 
 @dataclass(slots=True)
 class Deadline:
-    """Middleware that ends a call after ``limit``, which is read for each call.
+    """Middleware that ends a call after the time that ``limit`` returns, asked anew for each call.
 
     The time counts from the return of ``ready``, so the import of litellm does not count as the provider's time.
     """

@@ -48,14 +48,14 @@ log = structlog.get_logger(__name__)
 
 
 class ReservationRefused(Exception):
-    """Other calls have used up the budget since the call's snapshot was read."""
+    """The error when other calls have used up a budget since the snapshot of this call was read."""
 
 
 @dataclass(slots=True)
 class CallReservation:
     """The budgets of one call, its highest possible cost (None: unknown), and whether that cost is reserved.
 
-    ``cheaper`` is the fallback model, empty when no account has it.
+    ``cheaper`` is the model to call when a budget is used up; empty when no account has it.
     """
 
     key: CallKey
@@ -79,10 +79,10 @@ class CallReservation:
 class Budget:
     """Middleware that reserves the cost of a call, and releases it after a failure; the recorder settles it.
 
-    A call passes while any amount is left of every limit. Reserved costs of calls under way count as spent, so a budget
+    A call passes while every budget has any amount left. Reserved costs of calls under way count as spent, so a budget
     is overspent by at most one call's estimate. The snapshot gives a first decision; the transaction that commits the
-    request decides finally as it reserves. Nothing is reserved without a limit, or for a call whose price is zero or
-    unknown, although a used-up budget stops such a call as well.
+    request decides finally. Nothing is reserved without a budget, or for a call whose price is zero or unknown. A
+    used-up budget stops such calls as well.
     """
 
     inner: LLMClient
@@ -91,7 +91,7 @@ class Budget:
     estimates: Estimates
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, with the cheaper model where the budget is used up and such a model exists.
+        """Pass the request on; if a budget is used up, with the cheaper model, if there is one.
 
         Raises ``BudgetExceeded`` otherwise, with the time at which the budget is available again.
         """
@@ -114,7 +114,7 @@ class Budget:
         return response
 
     def _plan_reservation(self, request: LLMRequest, snapshot: CallSnapshot) -> CallReservation:
-        """Return the reservation for a call: its highest cost, and that of the cheaper model."""
+        """Return the reservation for a call, with the highest possible costs of its models and of the cheaper model."""
         budgets, roster = snapshot.budgets, snapshot.roster
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
         usual = self._estimate_highest_cost(request, roster, usable, (request.model, *request.fallbacks))
@@ -127,7 +127,7 @@ class Budget:
     def _estimate_highest_cost(
         self, request: LLMRequest, roster: Roster, accounts: Sequence[ModelAccount], models: Sequence[str]
     ) -> float | None:
-        """Return the highest cost among the accounts that may be called; 0 or None if the first has no cost or price.
+        """Return the highest cost among the accounts that may be called; 0 or None if the first is free or unpriced.
 
         Failover may reach the most expensive account, and the budget must suffice there as well.
         """
@@ -140,7 +140,7 @@ class Budget:
         return max((usual, *filter(None, costs)))
 
     def _admit_call(self, request: LLMRequest, call: CallReservation) -> LLMRequest:
-        """Return the request to pass on although the snapshot shows a used-up budget; its highest cost is reserved."""
+        """Reserve the cost of a call although the snapshot had a used-up budget; return the request to pass on."""
         used_up = self._reserve_cost(call)
         if used_up is None:
             return request
@@ -150,11 +150,10 @@ class Budget:
         return request.model_copy(update={"model": call.cheaper, "fallbacks": (), "exact": True})
 
     def _reserve_cost(self, call: CallReservation) -> BudgetLimit | None:
-        """Reserve the cost of the call, or else of the cheaper model; return the used-up limit, if there is one.
+        """Reserve the cost of the call, or else of the cheaper model; return the used-up budget, if there is one.
 
-        A reservation left by a dead process is released first, because a call reserves once. Beyond the
-        limit of an agent, a client or a conversation, a call of the cheaper model still counts against the limit of the
-        day.
+        A reservation left by a dead process is released first, because a call reserves once. A call of the cheaper
+        model may exceed the budget of an agent, client or conversation, but counts against the budget of the day.
         """
         if not (call.usd or call.cheaper_usd):
             return call.budgets.used_up
@@ -205,7 +204,7 @@ class RecordedRequest:
 
 @dataclass(slots=True)
 class Recorder:
-    """Middleware that commits each request before it is sent, and its answer; inner middleware must not change it.
+    """Middleware that commits each request before it is sent, and its answer; inner middleware must change neither.
 
     One transaction ends each attempt: its row, its usage row, the account's count and the budgets. The answer is
     returned only after that transaction is committed.
@@ -265,7 +264,7 @@ class Recorder:
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Estimating and packing a long prompt is slow, so both are done before the write transaction.
-        estimate, packed = self.estimates.min_usd(request), packed_request(request)
+        estimate, packed = self.estimates.estimate_minimum(request), packed_request(request)
         with self.store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
@@ -275,7 +274,7 @@ class Recorder:
                 digest = tx.llm.prompts.store_request(packed, stored)
             else:
                 request = restore_request(tx, request, cut_off)
-                estimate = self.estimates.min_usd(request)
+                estimate = self.estimates.estimate_minimum(request)
                 digest = tx.llm.prompts.store_request(packed_request(request))
             chat_range = (request.chat_after, request.chat_upto)
             return RecordedRequest(

@@ -1,4 +1,4 @@
-"""Middleware that returns the stored answer of a call, the spool for answers, and the snapshot of a call.
+"""Middleware that returns stored answers, the spool (files for answers not yet committed), and snapshots for a call.
 
 See docs/decisions.md: questions.
 """
@@ -57,8 +57,8 @@ class _OnAnswerFailed(Exception):
 class AnswerSpool:
     """Commits each answer exactly once, even if several processes try repeatedly.
 
-    While the store cannot be written, answers are in spool files, named after the attempt they answer. If a process
-    died between the commit of an answer and the removal of its file, the next one finds the answer committed.
+    While the store cannot be written, answers are in spool files, named after the attempt at the call. If a process
+    died between the commit of an answer and the removal of its file, the next process finds the answer committed.
     """
 
     def __init__(self, store: Store, keep: Keep = lambda *_: None) -> None:
@@ -102,7 +102,7 @@ class AnswerSpool:
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
     def _commit_file(self, answer: SpooledAnswer, file: Path) -> None:
-        """Commit an answer with the rows of its callback and remove its file; if the callback fails, commit it alone.
+        """Commit an answer with its callback's rows and remove its file; if the callback fails, without these rows.
 
         The answer is paid for, so no error of the callback may keep it out of the store.
         """
@@ -152,7 +152,7 @@ class AnswerSpool:
         log.warning("answer.spooled", job=answer.request.key.job_id, call=answer.request.key.number, file=str(file))
 
     def _list_files(self) -> list[Path]:
-        """Return the spool files, oldest attempts first; usually there are none, and no folder."""
+        """Return the spool files, sorted by name; usually there are none, and no folder."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -175,11 +175,10 @@ class PayerBudgets:
 
 @dataclass(frozen=True, slots=True)
 class CallSnapshot:
-    """The rows by which the middleware decides: accounts, budgets, and unread posts of #maestro.
+    """The rows by which middleware decides, read once: accounts, budgets, and unread posts of #maestro.
 
-    The snapshot travels with the request, and holds for one attempt that neither waits nor follows another one.
-    Middleware that waits or calls again passes the request on without it (``remove_snapshot``), and inner middleware
-    reads the rows again.
+    The snapshot is a field of the request, and valid for one attempt that begins without a wait. Middleware that waits
+    or calls again removes the snapshot (``remove_snapshot``), so that inner middleware reads the rows again.
     """
 
     roster: Roster
@@ -195,7 +194,7 @@ def remove_snapshot(request: LLMRequest) -> LLMRequest:
 
 @dataclass(slots=True)
 class CallReader:
-    """Reads snapshots; ``budgets`` is called for each, ``chat`` says whether agents get the posts of #maestro."""
+    """Reads snapshots; ``budgets`` returns the budget settings, ``chat`` says whether agents get #maestro posts."""
 
     store: Store
     book: AccountBook
@@ -232,7 +231,7 @@ class CallReader:
 class RequestTransaction:
     """A read transaction in which a request is built, and its stored answer or its snapshot is read.
 
-    While answers are in spool files, ``ReplayGuard.complete`` does the reading instead, after it has committed them.
+    While answers are in spool files, ``ReplayGuard.complete`` reads instead, after it has committed those answers.
     """
 
     tx: Transaction
@@ -248,10 +247,10 @@ class RequestTransaction:
 
 @dataclass(slots=True)
 class ReplayGuard:
-    """Returns the stored answer of a call instead of calling again; the outermost middleware.
+    """The outermost middleware: returns the stored answer of a call instead of calling again.
 
-    A request that was built in its ``open_view`` has the stored answer or the snapshot; for any other, the store is
-    read first.
+    A request that was built in ``open_view`` has its stored answer or snapshot already; for other requests, the store
+    is read.
 
     See docs/invariants.md: no answer bought twice.
     """

@@ -52,7 +52,7 @@ class RequestChanges:
 
 @dataclass(slots=True)
 class Redaction:
-    """Replaces secrets in each request with the function that ``redact`` returns for it."""
+    """A change that replaces secrets in each request, by the redaction function that ``redact`` returns."""
 
     redact: Callable[[], Redact]
 
@@ -67,9 +67,9 @@ class Redaction:
 
 @dataclass(slots=True)
 class CacheMarkers:
-    """Adds cache marks to requests for accounts of Anthropic.
+    """A change that adds cache marks to requests for accounts of Anthropic.
 
-    Other providers cache without marks, refuse them, or need a separate request for each mark.
+    Other providers cache without marks, refuse marks, or need a separate request for each mark.
     """
 
     directory: AccountDirectory
@@ -84,7 +84,7 @@ class CacheMarkers:
 
 
 def mark_cacheable_prefix(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """Mark the system message and the end of the history: the last message before the user's newest one.
+    """Set cache marks on the system message and on the last message before the user's newest message.
 
     Both stay at the same position in every tool round, and in the request for the next user message. Messages without
     text are skipped, because a mark needs a text. Posts of #maestro between rounds are not the user's messages.
@@ -101,10 +101,10 @@ def mark_cacheable_prefix(messages: Sequence[PromptMessage]) -> tuple[PromptMess
 
 @dataclass(slots=True)
 class SecondAttempt:
-    """Calls once more with a changed request, after an empty answer or when a model accepts no tools or images.
+    """Middleware that calls again with a changed request, after an empty answer or if a model refuses tools or images.
 
-    The process remembers which models refuse tools, or images of tools. The circuit breaker and the limits apply to a
-    second request like to any other.
+    The process remembers which models refuse tools, or images in tool results. The circuit breaker and the limits apply
+    to a second request as to any other.
     """
 
     inner: LLMClient
@@ -112,10 +112,10 @@ class SecondAttempt:
     _without_pictures: set[CallTarget] = field(default_factory=set, init=False)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, with each change made at most once; raises the failure when no change is left.
+        """Pass the request on, and again with a change after a failure; raises the failure when no change is left.
 
-        Results of tools in earlier rounds stay as text, because another model may have called them. An interrupted
-        request is sent again with its tools, and rebuilt without them if the model refuses.
+        Results of tools in earlier rounds stay as text, because another model may have called them. After an
+        interruption, the request has its tools again, until the model refuses them.
         """
         target = (request.account, request.model)
         known, tried = self._list_known_changes(request, target), set[RequestChange]()
@@ -139,13 +139,13 @@ class SecondAttempt:
             changed = remove_snapshot(_apply_changes(request, known | tried))
 
     def _list_known_changes(self, request: LLMRequest, target: CallTarget) -> set[RequestChange]:
-        """Return the changes that earlier calls showed to be needed."""
+        """Return the changes that earlier calls of this model have shown to be needed."""
         tools = {remove_tools} if target in self._without_tools and request.tools else set()
         return tools | ({remove_images} if target in self._without_pictures else set())
 
 
 def _apply_changes(request: LLMRequest, changes: Collection[RequestChange]) -> LLMRequest:
-    """Return the changed request; pictures are removed first, because a tool message becomes a user message."""
+    """Return the changed request; images go first, because removing tools turns a tool message into a user message."""
     for change in (remove_images, remove_tools, add_guidance):
         if change in changes:
             request = change(request)
@@ -161,7 +161,7 @@ def remove_images(request: LLMRequest) -> LLMRequest:
 
 
 def add_guidance(request: LLMRequest) -> LLMRequest:
-    """Return the request with a final message that says what was wrong with the empty answer.
+    """Return the request with one more message, which tells the model that its answer was empty.
 
     The empty answer itself is left out, because several providers refuse a message without content. After a second
     empty answer to a final call, a fixed sentence is the answer.
@@ -194,7 +194,7 @@ def require_content(request: LLMRequest, response: LLMResponse) -> LLMResponse:
 
 
 def _empty_response(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
-    """Return the failure with the usage of the empty answer, which is billed."""
+    """Return the failure for an empty answer, with the token usage and cost, which are billed."""
     cause = "If this happens again, try another model."
     if response.finish_reason == "length":
         cause = (
@@ -214,13 +214,13 @@ def _empty_response(request: LLMRequest, response: LLMResponse) -> EmptyResponse
 
 @dataclass(slots=True)
 class ChatFeed:
-    """Adds the unread posts of #maestro, except the agent's own, as a last message, and a reminder at the beginning.
+    """A change that adds the unread posts of #maestro by other authors as last message, and a reminder as first line.
 
     The chat feed is the last change, so that each attempt gets the newest posts, and they are committed with the
     request. The cursor of the agent moves when the answer is committed. A post that does not fit into the model's
-    context window comes in a later call; only in the first call of a job, where most room is free, is a post cut. The
-    reminder tells the model to use ``ask_question`` for questions instead of the chat, and is due until a request with
-    it was answered.
+    context window comes in a later call; only the first call of a job, which has most room, cuts a post. The reminder
+    tells the model to ask people with ``ask_question`` instead of in the chat. It is repeated until a request with it
+    was answered.
     """
 
     reader: CallReader
@@ -272,7 +272,7 @@ def add_reminder(request: LLMRequest) -> LLMRequest:
 
 
 def advance_chat_cursor(tx: Transaction, request: LLMRequest, response: LLMResponse) -> None:
-    """Move the cursor past the posts in the answered request, and note a reminder for the next request.
+    """Move the agent's cursor past the posts in the answered request, and update its reminder for the next request.
 
     A failed request and a what-if change nothing: the next request has the same posts and reminder.
     """

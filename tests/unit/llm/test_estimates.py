@@ -24,12 +24,12 @@ TOKENS = estimate_input(request_of())
 )
 def test_a_request_costs_its_input_at_least(account: str, model: str, usd: float | None) -> None:
     request = request_of().model_copy(update={"account": account, "model": model})
-    assert ESTIMATES.min_usd(request) == CallEstimate("anthropic", model, TOKENS, usd, account)
+    assert ESTIMATES.estimate_minimum(request) == CallEstimate("anthropic", model, TOKENS, usd, account)
 
 
 def test_a_request_to_an_account_that_is_gone_has_no_price() -> None:
     request = request_of().model_copy(update={"account": "gone", "model": "claude-haiku-4-5"})
-    assert ESTIMATES.min_usd(request) == CallEstimate("", "claude-haiku-4-5", TOKENS, None, "gone")
+    assert ESTIMATES.estimate_minimum(request) == CallEstimate("", "claude-haiku-4-5", TOKENS, None, "gone")
 
 
 @pytest.mark.parametrize(

@@ -189,10 +189,10 @@ class Slow(Estimates):
         super().__init__(Accounts([MAIN]), {"anthropic/claude-haiku-4-5": Price(1000, 5000)}.get)
         self.begun, self.go_on = Event(), Event()
 
-    def min_usd(self, request: LLMRequest) -> CallEstimate:
+    def estimate_minimum(self, request: LLMRequest) -> CallEstimate:
         self.begun.set()
         self.go_on.wait()
-        return super().min_usd(request)
+        return super().estimate_minimum(request)
 
 
 async def test_after_a_failure_the_request_is_made_anew(rows: JobRows, request_: LLMRequest) -> None:
