@@ -1,1 +1,1 @@
-"""Matrix for Maestro: nothing here is imported before an account is connected, but what can be set of one."""
+"""The Matrix connector for Maestro; only the platform's options are imported until an account is connected."""

@@ -1,4 +1,4 @@
-"""The Matrix connector: one account on one homeserver."""
+"""The Matrix connector of one account on one homeserver."""
 
 import contextlib
 from datetime import timedelta
@@ -22,17 +22,17 @@ from maestro_matrix.rooms import Rooms
 from maestro_matrix.sync import Sync, pauses, wait
 
 MAX_LENGTH = 4_000
-"""Code points of a message: twice, as text and as HTML, they have room in an event, which has 64 KiB."""
+"""The most code points of a message: an event of at most 64 KiB contains them twice, as text and as HTML."""
 REMEMBERED = timedelta(minutes=30)
-"""How long a homeserver surely knows a key. The specification names no time; servers differ from this to for ever."""
+"""The time for which every homeserver remembers a transaction id; the specification names no time."""
 MAX_FILE_BYTES = 50 * 1024**2
-"""What homeservers take unless somebody set something else."""
+"""The largest file in bytes that homeservers accept by default."""
 TYPING_SECONDS = 20.0
 SHOWN_SECONDS = 30.0
 
 
 def connect(instance: Instance, context: ConnectorContext) -> Connector:
-    """Make the connector of an account."""
+    """Create the connector of an account; raises ``ConfigurationError`` for the options of another platform."""
     options = instance.options
     if not isinstance(options, MatrixOptions):
         raise ConfigurationError(f"{NAME}/{instance.account}: these are no options of Matrix")
@@ -40,7 +40,7 @@ def connect(instance: Instance, context: ConnectorContext) -> Connector:
 
 
 class MatrixConnector:
-    """An account that listens by long polls; it needs no address that others can reach."""
+    """The connector of one Matrix account, which receives by long polls and needs no public address."""
 
     platform = NAME
 
@@ -64,7 +64,7 @@ class MatrixConnector:
         self._typing: set[str] = set()
 
     async def run(self) -> None:
-        """Listen until cancelled; raises ``AccountRefused`` when the homeserver does not let us, now or later."""
+        """Receive messages until cancelled; raises ``AccountRefused`` when the homeserver refuses the account."""
         inbound = Inbound(self._server, self._context, self._rooms, self._options)
         try:
             await self._context.report(ConnectorState.STARTING)
@@ -77,29 +77,29 @@ class MatrixConnector:
             await self._server.close()
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Send a chunk, or a file, once; raises a ``SendFailure``."""
+        """Send a chunk or a file once; raises a ``SendFailure``."""
         receipt = await send.post(self._server, message, quote=await self._quotes(message))
         await self._shown_no_more(message.address.channel)
         return receipt
 
     async def edit(self, message: OutgoingMessage) -> None:
-        """Let a message of ours say something else; raises a ``SendFailure``."""
+        """Replace the text of a sent message; raises a ``SendFailure``."""
         await send.edit(self._server, message)
         await self._shown_no_more(message.address.channel)
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Look for a message by its key; raises a ``SendFailure`` while the homeserver does not say."""
+        """Find a sent message by its key; raises a ``SendFailure`` while the homeserver cannot answer."""
         if self._us is None:
-            raise NotDispatched("the homeserver has not said yet who we are")
+            raise NotDispatched("the homeserver has not confirmed the account yet")
         return await send.find(self._server, self._us.user_id, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Put the emoji of the settings to a message; nothing where none is set."""
+        """Add the configured reaction, if any, to a message."""
         if self._options.ack_reaction:
             await send.react(self._server, address, message_id, self._options.ack_reaction)
 
     async def typing(self, address: Address) -> None:
-        """Show that an answer is being written."""
+        """Show the typing indicator."""
         if self._us is None:
             return
         try:
@@ -109,11 +109,11 @@ class MatrixConnector:
         self._typing.add(address.channel)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Get a file by its ``mxc://`` address; raises a ``FetchFailure``."""
+        """Download a file by its ``mxc://`` address; raises a ``FetchFailure``."""
         return await self._media.fetch(attachment, folder)
 
     async def _introduced(self) -> Us:
-        """Ask the homeserver who we are, until it says so."""
+        """Ask the homeserver for the id of the account, and repeat until it answers."""
         for pause in pauses():
             try:
                 user_id = await self._server.whoami()
@@ -125,7 +125,7 @@ class MatrixConnector:
         raise AssertionError("the pauses never end")
 
     async def _quotes(self, message: OutgoingMessage) -> bool:
-        """Say whether a message quotes what it answers; where that cannot be told, it does."""
+        """Tell whether an answer quotes the user's message; true if the members of the room cannot be read."""
         if not message.reply_to or self._options.quote_replies != "groups":
             return self._options.quote_replies == "always"
         try:
@@ -136,5 +136,5 @@ class MatrixConnector:
     async def _shown_no_more(self, room: str) -> None:
         if room in self._typing:
             self._typing.discard(room)
-            with contextlib.suppress(MatrixTrouble):  # it ends by itself a moment later
+            with contextlib.suppress(MatrixTrouble):  # the indicator ends by itself
                 await self._server.typing(room, 0)

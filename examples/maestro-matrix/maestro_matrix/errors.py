@@ -1,4 +1,4 @@
-"""What goes wrong with a call of the homeserver, told apart by what it means for whoever called."""
+"""The errors of calls to the homeserver, and the send failures that they stand for."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -22,29 +22,29 @@ ACCOUNT = frozenset(
         *("M_CONSENT_NOT_GIVEN", "ORG_MATRIX_EXPIRED_ACCOUNT"),
     }
 )
-"""Errors of which only an operator can get rid of."""
+"""Error codes that only an operator can fix."""
 ROOM = frozenset({"M_FORBIDDEN", "M_NOT_FOUND", "M_GUEST_ACCESS_FORBIDDEN"})
-"""Errors that every message to the room would meet."""
+"""Error codes with which every message to the room would fail."""
 AFTER_ALL = timedelta(seconds=10)
-"""How long we wait when the homeserver asks us to but does not say for how long."""
+"""The wait after a rate limit for which the homeserver names no time."""
 
 
 class MatrixTrouble(MaestroError):
-    """The base of what a call can end with."""
+    """The base class of failed calls to the homeserver."""
 
-    public = "The homeserver did not do what it was asked."
+    public = "The homeserver did not carry out the request."
 
 
 class Unreachable(MatrixTrouble):
-    """The homeserver was surely not asked."""
+    """A call that certainly did not reach the homeserver."""
 
 
 class Unsure(MatrixTrouble):
-    """The homeserver may or may not have done it."""
+    """A call of unknown outcome: the homeserver may or may not have carried it out."""
 
 
 class Busy(MatrixTrouble):
-    """The homeserver did nothing and asked to come back after ``after``."""
+    """A rate limit: the homeserver did nothing and asks to wait for ``after``."""
 
     def __init__(self, after: timedelta) -> None:
         super().__init__(f"the homeserver asked to wait {after.total_seconds():g} s")
@@ -52,7 +52,7 @@ class Busy(MatrixTrouble):
 
 
 class Refused(MatrixTrouble):
-    """The homeserver said no, for the reason ``code``; ``soft``: who logs in again goes on as the same device."""
+    """A refusal with the error ``code``; with ``soft``, the operator may log in again as the same device."""
 
     def __init__(self, code: str, *, soft: bool = False) -> None:
         super().__init__(f"the homeserver says {code}")
@@ -61,9 +61,9 @@ class Refused(MatrixTrouble):
 
 
 def verdict(status: int, answer: Mapping[str, object], retry_after: str) -> MatrixTrouble:
-    """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none.
+    """Translate an unsuccessful answer; ``retry_after`` is the text of the header Retry-After or "".
 
-    An error without a code of Matrix is one of something that stands before the homeserver.
+    An answer without a Matrix error code comes from a proxy in front of the homeserver.
     """
     code = str(answer.get("errcode") or "")
     if status == 429 or code == LIMITED:
@@ -74,7 +74,7 @@ def verdict(status: int, answer: Mapping[str, object], retry_after: str) -> Matr
 
 
 def refused_account(trouble: MatrixTrouble) -> AccountRefused | None:
-    """Return what an operator is to be told when nobody else can help, None when this is no such trouble."""
+    """Return the error that tells an operator what to fix, None if the trouble does not concern the account."""
     if not isinstance(trouble, Refused) or trouble.code not in ACCOUNT:
         return None
     how = "log the same device in again" if trouble.soft else "log in"
@@ -82,7 +82,7 @@ def refused_account(trouble: MatrixTrouble) -> AccountRefused | None:
 
 
 def send_failure(trouble: MatrixTrouble, *, spare_room: bool = False) -> SendFailure:
-    """Return what the trouble means for a message; ``spare_room``: it was not the room that was asked."""
+    """Translate a failed call into a send failure; ``spare_room`` is set for calls that do not concern the room."""
     if isinstance(trouble, Unreachable):
         return NotDispatched(str(trouble))
     if isinstance(trouble, Busy):
@@ -96,7 +96,7 @@ def send_failure(trouble: MatrixTrouble, *, spare_room: bool = False) -> SendFai
 
 
 def _pause(milliseconds: object, seconds: str) -> timedelta:
-    """The header is the newer way to say it."""
+    """Return the requested wait; the header in ``seconds`` is newer than the field in ``milliseconds``."""
     if seconds.isdecimal():
         return timedelta(seconds=min(int(seconds), 86_400))
     if isinstance(milliseconds, int | float) and milliseconds >= 0:

@@ -1,7 +1,7 @@
-"""The one way to the homeserver: each call is made once, and what goes wrong is told apart.
+"""The client of a homeserver: it makes each call once and classifies the failure of a call.
 
-Only over a connection that turns out to be closed, aiohttp makes the same call again by itself; it has the same
-transaction id, so the homeserver does it once.
+An exception is a connection that the homeserver closed: aiohttp then repeats the call. The repeated call has the same
+transaction id, so the homeserver carries it out once.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from mautrix.util.logging import TraceLogger
 from maestro_matrix.errors import Unreachable, Unsure, verdict
 
 Json = Mapping[str, Any]
-"""What came over the wire, or goes there."""
+"""A JSON object of the Matrix protocol."""
 
 HEARD = ("m.room.message", "m.room.encrypted", "m.room.member", "m.room.tombstone")
-"""The kinds of events that are asked for."""
+"""The types of events to request."""
 PAGE = 50
-"""Events of one room that are told at once."""
+"""The most events of one room in one answer."""
 CONNECT_SECONDS = 10.0
 CALL_SECONDS = 60.0
-"""How long a call may take, beyond what the homeserver was asked to wait; a file may take longer."""
+"""The timeout of a call in seconds, besides the wait of a poll; uploads have ``UPLOAD_SECONDS``."""
 UPLOAD_SECONDS = 600.0
 
 
 class Homeserver:
-    """What is asked of a homeserver; every method raises a ``MatrixTrouble``.
+    """The client of one homeserver; every method raises a ``MatrixTrouble``.
 
-    Connections are opened with the first call and closed by ``close``. The library logs what people write, so it is
-    given a logger that says nothing; what an operator must know of is reported by us.
+    The first call opens the connections, and ``close`` closes them. The library would log messages of users, so it gets
+    a logger without output; the connector itself reports problems to operators.
     """
 
     def __init__(self, address: str, token: str) -> None:
@@ -52,7 +52,7 @@ class Homeserver:
         self._client: ClientAPI | None = None
 
     async def whoami(self) -> str:
-        """Return the id of the account that the token is for."""
+        """Return the id of the token's account."""
         client = self._open()
         told = await _asked(client.api.request(Method.GET, Path.v3.account.whoami))
         with _translated():
@@ -60,62 +60,62 @@ class Homeserver:
         return str(client.mxid)
 
     async def sync(self, since: str, seconds: float) -> Json:
-        """Return what happened after ``since``, at the latest after so many seconds; all that is now without it."""
+        """Return the events after ``since``, after at most ``seconds`` of waiting; without it, the current state."""
         only = FilterID(_only_messages(PAGE if since else 1))
         waiting = self._open().sync(SyncToken(since) or None, timeout=int(seconds * 1000), filter_id=only)
         told = await _asked(waiting, CALL_SECONDS + seconds)
         if not isinstance(told.get("next_batch"), str):
-            raise Unsure("the homeserver's answer does not say up to where it tells")
+            raise Unsure("the homeserver's answer has no next_batch")
         return told
 
     async def earlier(self, room: str, start: str = "", end: str = "") -> Json:
-        """Return a page of events before ``start``, or the newest, and not before ``end``; the newest first."""
+        """Return a page of a room's events, newest first: from ``start``, or the newest event, back to ``end``."""
         how = {"dir": "b", "from": start or None, "to": end or None, "limit": str(PAGE)}
         only = json.dumps({"types": HEARD})
         return await self._get(Path.v3.rooms[room].messages, {**how, "filter": only})
 
     async def event(self, room: str, event_id: str) -> Json:
-        """Return an event."""
+        """Return one event of a room."""
         return await self._get(Path.v3.rooms[room].event[event_id])
 
     async def members(self, room: str) -> dict[str, str]:
-        """Return what everybody in a room is called, by their ids."""
+        """Return the display names of a room's members by user id."""
         told = await self._get(Path.v3.rooms[room].joined_members)
         with _translated():
             return {user: str(one.get("display_name") or "") for user, one in told["joined"].items()}
 
     async def predecessor(self, room: str) -> str:
-        """Return which room this one says that it replaces, "" for none."""
+        """Return the id of the room that this room replaces, "" if there is none."""
         made = await self._get(Path.v3.rooms[room].state["m.room.create"])
         return str((made.get("predecessor") or {}).get("room_id") or "")
 
     async def join(self, room: str) -> None:
-        """Go into a room."""
+        """Join a room."""
         with _translated():
             async with asyncio.timeout(CALL_SECONDS):
                 await self._open().join_room_by_id(RoomID(room))
 
     async def put(self, room: str, kind: EventType, key: str, content: Json) -> str:
-        """Send an event and return its id, which is that of the first one when the homeserver knows the key."""
+        """Send an event under a transaction id and return the event's id; a known transaction id sends nothing."""
         with _translated():
             async with asyncio.timeout(CALL_SECONDS):
                 sent = await self._open().send_message_event(RoomID(room), kind, cast("Any", content), txn_id=key)
                 return str(sent)
 
     async def upload(self, data: bytes, filename: str, content_type: str) -> str:
-        """Give the homeserver a file and return where it is, ``mxc://...``."""
+        """Upload a file and return its address, ``mxc://...``."""
         with _translated():
             async with asyncio.timeout(UPLOAD_SECONDS):
                 return str(await self._open().upload_media(data, mime_type=content_type, filename=filename))
 
     async def typing(self, room: str, seconds: float) -> None:
-        """Show for so long that we write, or no more."""
+        """Show the typing indicator for so many seconds; 0 ends the indicator."""
         with _translated():
             async with asyncio.timeout(CALL_SECONDS):
                 await self._open().set_typing(RoomID(room), timeout=int(seconds * 1000))
 
     async def close(self) -> None:
-        """Close the connections; the next call opens others."""
+        """Close the connections; the next call opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.api.session.close()
@@ -137,7 +137,7 @@ class Homeserver:
 
 
 def _only_messages(limit: int) -> str:
-    """Return what is to be told of, as the homeserver wants it."""
+    """Return the filter of a sync request: only the events of ``HEARD``, at most ``limit`` for each room."""
     nothing: Json = {"types": []}
     timeline = {"types": HEARD, "limit": limit}
     room = {"account_data": nothing, "ephemeral": nothing, "state": nothing, "timeline": timeline}
@@ -154,7 +154,7 @@ async def _asked(call: Any, seconds: float = CALL_SECONDS) -> Json:
 
 
 async def _judge(response: ClientResponse) -> None:
-    """Raise the ``MatrixTrouble`` that an answer is: the library's own errors do not say how long to wait."""
+    """Raise the ``MatrixTrouble`` of an unsuccessful answer: the library's own errors do not contain the wait."""
     if response.ok:
         return
     try:
@@ -167,7 +167,7 @@ async def _judge(response: ClientResponse) -> None:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Turn what the library raises into a ``MatrixTrouble``; what it would quote of messages stays behind."""
+    """Translate the library's errors into a ``MatrixTrouble`` that quotes no messages."""
     try:
         yield
     except (ClientError, MatrixError, TimeoutError, OSError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""What comes in from rooms: each event dealt with in its order, and done when this returns."""
+"""The intake of a room's events: each event is processed in order, before the sync position moves on."""
 
 from collections.abc import Awaitable, Sequence
 
@@ -23,13 +23,13 @@ log = structlog.get_logger(__name__)
 
 
 class Inbound:
-    """Hands messages to Maestro; what it raises means that all of it is to come again."""
+    """The intake of events; after an error the caller passes all events of the poll again."""
 
     def __init__(self, server: Homeserver, context: ConnectorContext, rooms: Rooms, options: MatrixOptions) -> None:
         self._server, self._context, self._rooms, self._options = server, context, rooms, options
 
     async def take(self, room: str, events: Sequence[Event], us: Us) -> None:
-        """Take in what happened in a room."""
+        """Process the events of a room in their order."""
         for event in events:
             self._rooms.see(room, event)
             if event.get("type") == MESSAGE and event.get("sender") != us.user_id:
@@ -41,7 +41,7 @@ class Inbound:
             await self._unreadable(room, encrypted)
 
     async def invited(self, room: str, told: Json, us: Us) -> None:
-        """Go where we are invited, if that is for us to decide; what the room's server refuses is not tried again."""
+        """Join a room if the option ``autoJoin`` allows the invitation; a refused join is not tried again."""
         by = invitation(told, us)
         allowed = self._options.auto_join
         if allowed == "always" or (allowed == "homeserver" and by.partition(":")[2] == us.homeserver):
@@ -63,7 +63,7 @@ class Inbound:
         try:
             message = heard(event, room, us, names)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            # What has not the shape of a message is none when it comes again either, and must hold up no other.
+            # A malformed event is skipped: a retry would fail again and block later events.
             log.warning("matrix.unreadable", room=room, event_id=str(event.get("event_id")), error=type(error).__name__)
             return None
         if message is None or message.is_direct or message.addressing is not Addressing.NOBODY:
@@ -74,7 +74,7 @@ class Inbound:
         return message
 
     async def _unreadable(self, room: str, count: int) -> None:
-        """Say once in a room why nothing is answered there; that it was said is kept as if it were a thread."""
+        """Explain once in a room that encrypted messages cannot be read; a cursor records that this was done."""
         await self._context.skipped(room, count, "they are encrypted")
         if await self._context.cursor(room, ENCRYPTED) is None:
             content = {"msgtype": "m.notice", "body": UNREADABLE, "m.mentions": {}}
@@ -82,7 +82,7 @@ class Inbound:
             await self._context.advance(room, "said", ENCRYPTED)
 
     async def _moved(self, room: str, event: Event, us: Us) -> None:
-        """Follow a room that was replaced by another one, which has to say the same: else it could be anybody's."""
+        """Follow a replaced room to its successor, if the successor confirms the room as its predecessor."""
         to = str(event["content"].get("replacement_room") or "")
         if not to or event.get("state_key") != "" or event.get("sender") == us.user_id or not await self._join(to):
             return
@@ -93,13 +93,13 @@ class Inbound:
         if replaced == room:
             await self._context.moved(room, to)
         else:
-            log.warning("matrix.not_followed", room=room, to=to, why="the other room does not say that it replaces it")
+            log.warning("matrix.not_followed", room=room, to=to, why="the new room does not confirm the replacement")
 
     async def _join(self, room: str) -> bool:
         return await self._try(room, self._server.join(room))
 
     async def _try(self, room: str, call: Awaitable[object]) -> bool:
-        """Do what the room of somebody else's server may refuse; raises what our own server's trouble is."""
+        """Make a call that another server may refuse; raises only the trouble of the account's own homeserver."""
         try:
             await call
         except MatrixTrouble as trouble:

@@ -1,4 +1,4 @@
-"""Fetches the files of messages from our own homeserver, which has those of others too, within a size."""
+"""The download of files, also those of other servers, from the account's homeserver, up to a size limit."""
 
 import re
 from http import HTTPStatus
@@ -18,17 +18,17 @@ LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
 class Media:
-    """A homeserver's files; the token is shown to it and to nobody it leads to."""
+    """The downloads of one account; the token is sent to the homeserver only, and to no host it redirects to."""
 
     def __init__(self, token: SecretStr, options: Options) -> None:
         self._address, self._most = options.base_url.rstrip("/"), options.max_media_bytes
         host = (urlsplit(self._address).hostname or "").lower()
-        # An operator named it, and on one's own network it is at a private address.
+        # The operator configured these hosts, and a local homeserver has a private address.
         hosts = frozenset({host, *(one.lower() for one in options.media_hosts)})
         self._access = FetchAccess(hosts=hosts, private_hosts=hosts, bearer=token)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Put a file into the folder and return its path; raises a ``FetchFailure``."""
+        """Download a file into the folder and return its path; raises a ``FetchFailure``."""
         found = MXC.fullmatch(attachment.id)
         if found is None:
             raise PermanentFetch("this is not the address of a file in Matrix")

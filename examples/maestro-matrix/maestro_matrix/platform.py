@@ -1,4 +1,4 @@
-"""Matrix as a platform: what can be set of an account, and where the connector is. Light: every command reads it."""
+"""Matrix as a platform: the secret and the options of an account; quick to import, because every command does so."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ ACCESS_TOKEN = "accessToken"  # noqa: S105 - its name
 
 
 class MatrixOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptions, QuoteOptions):
-    """What can be set of one account; ``base_url`` is the address of its homeserver."""
+    """The options of one Matrix account; ``base_url`` is the address of its homeserver."""
 
     auto_join: Literal["never", "homeserver", "always"] = Field(
         default="homeserver",
@@ -22,7 +22,7 @@ class MatrixOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOpti
 
 
 def complete(instance: Instance) -> str | None:
-    """Say what is missing."""
+    """Return a sentence about the missing option and how to set it, None when the options are complete."""
     if not instance.secret(ACCESS_TOKEN):
         return "accessToken is missing; log the bot in at its homeserver, and copy the token that you get"
     if not instance.options.base_url:
@@ -32,7 +32,7 @@ def complete(instance: Instance) -> str | None:
 
 platform = Platform(
     name=NAME,
-    secrets={ACCESS_TOKEN: "what the homeserver gave the bot when it logged in"},
+    secrets={ACCESS_TOKEN: "the access token that the homeserver returned when the bot logged in"},
     connector="maestro_matrix.connector:connect",
     options=MatrixOptions,
     complete=complete,

@@ -1,4 +1,4 @@
-"""Events of rooms as messages: pure functions of what came over the wire."""
+"""Pure functions that turn events of rooms into incoming messages."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,24 +11,24 @@ from maestro_matrix.platform import NAME
 
 Event = Mapping[str, Any]
 Names = Mapping[str, str]
-"""What everybody in a room is called, by their ids."""
+"""The display names of a room's members by user id."""
 
 MESSAGE, ENCRYPTED, MEMBER, MOVED = "m.room.message", "m.room.encrypted", "m.room.member", "m.room.tombstone"
 TEXTS = frozenset({"m.text", "m.emote", "m.notice", "m.location"})
 FILES = frozenset({"m.image", "m.file", "m.audio", "m.video"})
 BOTS = "m.notice"
-"""What programs say, by the convention of Matrix; nobody is to answer it."""
+"""The message type of bots, by the convention of Matrix; bots do not answer it."""
 INSIDE = frozenset({"invite", "join"})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = 200_000_000_000_000
-"""Milliseconds; later is no time that can be told."""
+"""The latest accepted time, in milliseconds since 1970: Python cannot represent much later times."""
 QUOTED = re.compile(r"\A(?:> [^\n]*\n)+\n")
-"""How older clients begin a reply: with a copy of what it is about."""
+"""The quoted message with which older clients begin a reply."""
 
 
 @dataclass(frozen=True)
 class Us:
-    """Who we are, under the account of ours that it is; ``every_line``: none need mention us."""
+    """The bot's identity on Matrix; with ``every_line`` the bot also answers messages that do not mention it."""
 
     account: str
     user_id: str
@@ -36,14 +36,14 @@ class Us:
 
     @property
     def homeserver(self) -> str:
-        """The name of our homeserver, which is part of every id that it gives."""
+        """The name of the bot's homeserver, which is a part of every id that the homeserver assigns."""
         return self.user_id.partition(":")[2]
 
 
 def heard(event: Event, room: str, us: Us, names: Names) -> IncomingMessage | None:
-    """Return the message that an event is, None for one that says nothing, or that is ours.
+    """Return the message of an event; None for an event without content and for the bot's own messages.
 
-    A room of two is a direct conversation. Whether a line that does not mention us replies to us is not known here.
+    A room of two members is a direct conversation. Whether a message replies to the bot is not known here.
     """
     content, relation = event["content"], _relation(event)
     edits = relation["event_id"] if relation.get("rel_type") == "m.replace" else ""
@@ -72,20 +72,20 @@ def heard(event: Event, room: str, us: Us, names: Names) -> IncomingMessage | No
 
 
 def is_direct(names: Names) -> bool:
-    """Tell whether a room is one person's with us."""
+    """Tell whether a room is a direct conversation of the bot with one user."""
     return len(names) == 2
 
 
 def moment(event: Event) -> datetime:
-    """Return when an event was sent, as its sender's homeserver says, which may say anything."""
+    """Return the time of an event as the sender's homeserver reports it, limited to valid times."""
     told = event.get("origin_server_ts")
     return EPOCH + timedelta(milliseconds=min(max(told, 0), LATEST) if isinstance(told, int) else 0)
 
 
 def since_let_in(events: Sequence[Event], us: Us) -> tuple[Sequence[Event], bool]:
-    """Return what came after we were invited, or came without, and whether that was among these events.
+    """Return the events after the bot's invitation, or after its join without one, and whether these events show it.
 
-    Who begins a conversation writes the first line at once, before we can have accepted the invitation.
+    A user writes the first message right after the invitation, before the bot can accept the invitation.
     """
     for at in reversed(range(len(events))):
         before, after = _our_membership(events[at], us)
@@ -95,20 +95,20 @@ def since_let_in(events: Sequence[Event], us: Us) -> tuple[Sequence[Event], bool
 
 
 def came(events: Sequence[Event], us: Us) -> bool:
-    """Tell whether we came into the room with one of these events."""
+    """Tell whether the bot joined the room in one of these events."""
     steps = (_our_membership(event, us) for event in events)
     return any(after == "join" and before != "join" for before, after in steps)
 
 
 def invitation(told: Mapping[str, Any], us: Us) -> str:
-    """Return who invites us to a room, "" when that is not told."""
+    """Return the id of the user that invites the bot to a room, "" if unknown."""
     events = (told.get("invite_state") or {}).get("events") or ()
     ours = (one for one in events if one.get("type") == MEMBER and one.get("state_key") == us.user_id)
     return next((str(one["sender"]) for one in ours if one["content"].get("membership") == "invite"), "")
 
 
 def _our_membership(event: Event, us: Us) -> tuple[str, str]:
-    """Return what we were to the room before an event and after it, "" for nothing, or nothing that it is about."""
+    """Return the bot's membership before and after an event; "" for none, and for events about other users."""
     if event.get("type") != MEMBER or event.get("state_key") != us.user_id:
         return "", ""
     before = (event.get("unsigned") or {}).get("prev_content") or {}
@@ -120,12 +120,12 @@ def _relation(event: Event) -> Mapping[str, Any]:
 
 
 def _reply_to(relation: Mapping[str, Any]) -> str:
-    """Return what a message replies to; in a thread, clients that know none are told the message before it."""
+    """Return the id of the message that is replied to; "" for the fallback that old clients show in a thread."""
     return "" if relation.get("is_falling_back") else str((relation.get("m.in_reply_to") or {}).get("event_id") or "")
 
 
 def _text(said: Mapping[str, Any], author: str) -> str:
-    """Return what somebody wrote; of a file it is what stands below it, if its name is told apart from that."""
+    """Return the text of a message; of a file, the caption, which exists only besides a separate file name."""
     body = str(said.get("body") or "")
     if said["msgtype"] in FILES:
         return body if said.get("filename") not in (None, body) else ""
@@ -152,13 +152,13 @@ def _addressing(said: Mapping[str, Any], text: str, us: Us, names: Names) -> Add
 
 
 def _command(text: str, us: Us, names: Names) -> str:
-    """Return the text; a command that is said to us is the command alone, for clients keep ``/`` to themselves."""
+    """Return the text; of a command after a mention of the bot, only the command: clients keep ``/`` to themselves."""
     found = re.match(rf"@?{_called(us, names)}\s*[:,]?\s*(/\w.*)", text.strip(), re.IGNORECASE | re.DOTALL)
     return found[1] if found else text
 
 
 def _called(us: Us, names: Names) -> str:
-    """Return a pattern of how people may write whom they mean."""
+    """Return a pattern of the names by which users address the bot."""
     ways = {us.user_id, f"@{_local(us.user_id)}", names.get(us.user_id) or _local(us.user_id)}
     return f"(?:{'|'.join(re.escape(one) for one in sorted(ways, key=len, reverse=True))})"
 

@@ -1,4 +1,4 @@
-"""Who is in which room, and who wrote what there: asked once and kept."""
+"""A cache of the members of rooms and of the authors of messages."""
 
 from collections import OrderedDict
 from typing import TypeVar
@@ -10,11 +10,11 @@ from maestro_matrix.receive import MEMBER, Event, Names
 Known = TypeVar("Known")
 
 MOST = 1_000
-"""Rooms and authors that are kept; the others are asked for again."""
+"""The most rooms, and the most authors, in the cache."""
 
 
 class Rooms:
-    """What is known of rooms; every method but ``see`` and ``forget`` raises a ``MatrixTrouble``."""
+    """The cache of rooms; every method but ``see`` and ``forget`` raises a ``MatrixTrouble``."""
 
     def __init__(self, server: Homeserver) -> None:
         self._server = server
@@ -22,7 +22,7 @@ class Rooms:
         self._authors: OrderedDict[str, str] = OrderedDict()
 
     async def members(self, room: str) -> Names:
-        """Return what everybody in a room is called; nothing of a room that we may not look into."""
+        """Return the display names of a room's members; empty for a room that the bot may not read."""
         if room not in self._members:
             try:
                 _keep(self._members, room, await self._server.members(room))
@@ -31,7 +31,7 @@ class Rooms:
         return self._members[room]
 
     async def author(self, room: str, event_id: str) -> str:
-        """Return who wrote a message, "" when that is not to be known."""
+        """Return the author of a message, "" if the author cannot be read."""
         if event_id not in self._authors:
             try:
                 _keep(self._authors, event_id, str((await self._server.event(room, event_id)).get("sender") or ""))
@@ -40,7 +40,7 @@ class Rooms:
         return self._authors[event_id]
 
     def see(self, room: str, event: Event) -> None:
-        """Take note of somebody who comes, goes, or has another name from now on."""
+        """Update the members of a room from an event about a join, a leave or a new name."""
         members = self._members.get(room)
         if members is None or event.get("type") != MEMBER:
             return
@@ -51,7 +51,7 @@ class Rooms:
             members.pop(user, None)
 
     def forget(self, room: str) -> None:
-        """Ask again who is there: not everybody who came or went was told."""
+        """Drop a room's members from the cache, because events about joins and leaves may be missing."""
         self._members.pop(room, None)
 
 

@@ -1,4 +1,4 @@
-"""The way out: one message under its key, with nobody mentioned and no link looked at."""
+"""Sends to Matrix: each message under its key, without mentions and link previews."""
 
 import asyncio
 import hashlib
@@ -16,16 +16,16 @@ from maestro_matrix.receive import BOTS, moment
 from maestro_matrix.render import html
 
 KEY = "org.maestro.key"
-"""Where our messages hold their key: homeservers forget which keys they have seen."""
+"""The field of a sent message with its key, by which it is found after the homeserver forgot the transaction id."""
 KINDS = {"image": "m.image", "audio": "m.audio", "video": "m.video"}
 SKEW = timedelta(minutes=5)
-"""How far the homeserver's clock may be from ours."""
+"""The greatest expected difference between the homeserver's clock and the local clock."""
 LOOKED_AT = 500
-"""Events of a room that are looked at for one of ours."""
+"""The most events of a room that are read in the search for a sent message."""
 
 
 async def post(server: Homeserver, message: OutgoingMessage, *, quote: bool) -> Receipt:
-    """Send a chunk or a file; raises a ``SendFailure``. A repeat gives the message that is there already."""
+    """Send a chunk or a file; raises a ``SendFailure``. A repeated key returns the message that was sent before."""
     said = await _file(server, message) if message.filename else text(message)
     content = {**said, KEY: message.key, **relation(message, quote=quote)}
     try:
@@ -36,9 +36,9 @@ async def post(server: Homeserver, message: OutgoingMessage, *, quote: bool) -> 
 
 
 async def edit(server: Homeserver, message: OutgoingMessage) -> None:
-    """Let a message of ours say something else; raises a ``SendFailure``.
+    """Replace the text of a sent message; raises a ``SendFailure``.
 
-    Its key is new each time: the homeserver takes each only once, and a text may come back that stood there before.
+    Each edit has a new transaction id: the homeserver accepts an id once, and an edit may restore an earlier text.
     """
     said = text(message)
     replaced = {"rel_type": "m.replace", "event_id": message.edits}
@@ -50,7 +50,7 @@ async def edit(server: Homeserver, message: OutgoingMessage) -> None:
 
 
 async def react(server: Homeserver, address: Address, message_id: str, emoji: str) -> None:
-    """Put an emoji to a message, once; raises a ``SendFailure``."""
+    """Add a reaction to a message, once; raises a ``SendFailure``."""
     key = f"react-{hashlib.sha256(message_id.encode()).hexdigest()}"
     content = {"m.relates_to": {"rel_type": "m.annotation", "event_id": message_id, "key": emoji}}
     try:
@@ -61,7 +61,7 @@ async def react(server: Homeserver, address: Address, message_id: str, emoji: st
 
 
 async def find(server: Homeserver, us: str, message: OutgoingMessage) -> Receipt | None:
-    """Look for a message by its key, among those since it was first handed over; raises a ``SendFailure``."""
+    """Find a sent message by its key among the messages since its first send attempt; raises a ``SendFailure``."""
     start, looked_at = "", 0
     while looked_at < LOOKED_AT:
         try:
@@ -77,19 +77,19 @@ async def find(server: Homeserver, us: str, message: OutgoingMessage) -> Receipt
         start = str(page.get("end") or "")
         if not start:
             return None
-    raise AmbiguousSend(f"it is not among the last {LOOKED_AT} events of the room")
+    raise AmbiguousSend(f"the message is not among the last {LOOKED_AT} events of the room")
 
 
 def text(message: OutgoingMessage) -> Json:
-    """Return what a message says.
+    """Return the content of a text message.
 
-    ``m.notice`` is for what no program is to answer, and clients tell nobody that it came: an answer is ``m.text``.
+    A notice has the type ``m.notice``, which bots do not answer and clients do not announce; an answer has ``m.text``.
     """
     return {"msgtype": BOTS if message.notice else "m.text", "body": message.content, **_shown(message.content)}
 
 
 def relation(message: OutgoingMessage, *, quote: bool) -> Mapping[str, Json]:
-    """Return where a message belongs: in a thread, and below what it quotes."""
+    """Return the relation of a message to its thread and to the quoted message."""
     thread, answered = message.address.thread, message.reply_to if quote else ""
     quoted = {"m.in_reply_to": {"event_id": answered or thread}}
     if thread:
@@ -117,7 +117,7 @@ async def _file(server: Homeserver, message: OutgoingMessage) -> Json:
 
 
 def _shown(content: str) -> Json:
-    """Return how a text is formatted, that it mentions nobody, and, for clients that know of it, has no previews."""
+    """Return the fields for the HTML, for no mentions and, in clients that support it, for no link previews."""
     shown = html(content) if content else ""
     formatted = {"format": "org.matrix.custom.html", "formatted_body": shown} if shown else {}
     return {**formatted, "m.mentions": {}, "com.beeper.linkpreviews": []}

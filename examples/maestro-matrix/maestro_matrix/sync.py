@@ -1,4 +1,4 @@
-"""Asks the homeserver again and again what happened, and keeps up to where once all of that is in the inbox."""
+"""The poll loop of one account: the position in the event stream moves on once all events are in the inbox."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -18,26 +18,26 @@ from maestro_matrix.receive import MESSAGE, Event, Us, came, moment, since_let_i
 from maestro_matrix.rooms import Rooms
 
 LISTEN_SECONDS = 30.0
-"""How long the homeserver is to wait for something to happen before it says that nothing did."""
+"""Seconds for which the homeserver may hold a poll until there is an event."""
 UNKNOWN_PLACE = frozenset({"M_INVALID_PARAM", "M_UNKNOWN", "M_UNKNOWN_POS"})
-"""What a homeserver says that does not know any more up to where it told us."""
+"""The error codes of a homeserver that no longer knows the position of a poll."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class Caps:
-    """How much is taken in of what was missed: so many messages of a room, none of them older."""
+    """The limits of catch-up: the most missed messages of a room, and the time of the oldest one."""
 
     messages: int
     oldest: datetime
 
 
 class Sync:
-    """Listens for one account.
+    """The poll loop of one account.
 
-    The homeserver's word for "up to here" means nothing to us, and is for all rooms at once. It is kept as the mark of
-    a channel that is called like our account, so that another account in its place begins anew.
+    The homeserver's position in the event stream is opaque and covers all rooms. It is stored as the cursor of a
+    channel with the id of the account, so that another account begins anew.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Sync:
         self._rooms, self._options = rooms, options
 
     async def run(self, us: Us) -> None:
-        """Listen until cancelled; raises ``AccountRefused``, and what the store raises that is not only busy."""
+        """Poll until cancelled; raises ``AccountRefused``, and any error of the store except ``StoreBusy``."""
         well, missed, tries = False, True, pauses()
         while True:
             try:
@@ -61,7 +61,7 @@ class Sync:
                 well, missed, tries = True, False, pauses()
 
     async def _step(self, us: Us, missed: bool) -> None:
-        """Take in what happened since the last time; all of it comes again when something of it fails."""
+        """Process the events since the last poll; after a failure the next poll returns all of them again."""
         mark = await self._context.cursor(us.user_id) or ""
         since = place(mark)
         try:
@@ -69,10 +69,10 @@ class Sync:
         except Refused as refused:
             if not since or refused.code not in UNKNOWN_PLACE:
                 raise
-            await self._context.skipped(us.user_id, 0, "the homeserver does not know any more up to where it told us")
+            await self._context.skipped(us.user_id, 0, "the homeserver no longer knows the position of the last poll")
             since, told = "", await self._server.sync("", 0)
         rooms = told.get("rooms") or {}
-        if since:  # what was said before the first time is not for us
+        if since:  # messages before the first connection are not answered
             for room, one in (rooms.get("join") or {}).items():
                 await self._room(room, one.get("timeline") or {}, since, us, missed)
         for room, one in (rooms.get("invite") or {}).items():
@@ -86,7 +86,7 @@ class Sync:
         caps, more = self._caps(), False
         if timeline.get("limited") and not let_in:
             self._rooms.forget(room)
-            end = "" if came(told, us) else since  # of a room that we were only invited to, nothing was told before
+            end = "" if came(told, us) else since  # no earlier poll returned events of a room before the join
             before, more = await self._between(room, str(timeline.get("prev_batch") or ""), end, us, caps)
             events, missed = [*before, *events], True
         if missed:
@@ -96,7 +96,7 @@ class Sync:
         await self._inbound.take(room, events, us)
 
     async def _between(self, room: str, start: str, end: str, us: Us, caps: Caps) -> tuple[Sequence[Event], bool]:
-        """Return what a room has before the part that was told, oldest first, and whether there is more of it."""
+        """Return a room's events before ``start``, oldest first, and whether unread events remain."""
         found: list[Event] = []
         while start:
             page = await self._server.earlier(room, start, end)
@@ -116,7 +116,7 @@ class Sync:
 
 
 def within(events: Sequence[Event], caps: Caps, us: Us, *, more: bool) -> tuple[Sequence[Event], int, str]:
-    """Return what is taken in of what was missed, how many messages are not, 0 for nobody knows, and why."""
+    """Return the events within the limits of catch-up, the number of skipped messages (0 if unknown), and why."""
     said = [one for one in events if one.get("type") == MESSAGE and one.get("sender") != us.user_id]
     young = [one for one in said if moment(one) >= caps.oldest]
     kept = young[-caps.messages :] if caps.messages else []
@@ -129,22 +129,22 @@ def within(events: Sequence[Event], caps: Caps, us: Us, *, more: bool) -> tuple[
 
 
 def place(mark: str) -> str:
-    """Return the homeserver's word for up to where it told us, "" for the beginning."""
+    """Return the homeserver's position in a cursor, "" for the beginning."""
     return mark.partition(" ")[2].rstrip()
 
 
 def following(mark: str, word: str) -> str:
-    """Return the mark that comes after another one.
+    """Return the cursor after ``mark`` for a new position of the homeserver.
 
-    Of two marks the longer one is the later, then the one that sorts later: it begins with a number that grows, and is
-    never shorter than the one before.
+    Of two cursors the longer one is later, then the one that sorts later. A cursor therefore begins with a growing
+    number, and is never shorter than the cursor before.
     """
     number = int(mark.partition(" ")[0] or 0) + 1
     return f"{number:016d} {word}".ljust(len(mark))
 
 
 async def wait(context: ConnectorContext, error: Exception, pause: float) -> None:
-    """Say that it does not work now, and wait; raises ``AccountRefused`` where waiting does not help."""
+    """Report the failure to operators and wait; raises ``AccountRefused`` when only an operator can fix the problem."""
     refused = refused_account(error) if isinstance(error, MatrixTrouble) else None
     if refused is not None:
         raise refused
@@ -154,5 +154,5 @@ async def wait(context: ConnectorContext, error: Exception, pause: float) -> Non
 
 
 def pauses() -> Iterator[float]:
-    """Yield how many seconds to wait before each attempt: the first one after a loss is made at once."""
+    """Yield the seconds to wait before each connection attempt; the first wait is 0."""
     return chain((0.0, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))

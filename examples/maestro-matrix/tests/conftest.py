@@ -1,4 +1,4 @@
-"""A homeserver, and an account of ours on it."""
+"""Fixtures: a homeserver for tests, and an account on it."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ PATIENCE = 20.0
 
 
 class Account:
-    """A connector that runs, what it asks of Maestro, and the homeserver it is connected to."""
+    """A running connector, the context that records its calls, and its homeserver."""
 
     token = TOKEN
 
@@ -30,43 +30,43 @@ class Account:
         self._running: asyncio.Task[None] | None = None
 
     async def start(self, **options: Any) -> None:
-        """Connect, and return when it listens."""
+        """Connect, and return when the connector polls."""
         self.connect(**options)
         await self.server.listened()
 
     def connect(self, **options: Any) -> None:
-        """Connect, without waiting for what comes of it."""
+        """Connect without waiting for the outcome."""
         found = MatrixOptions(base_url=self.server.url, **options)
         instance = Instance("default", {ACCESS_TOKEN: SecretStr(TOKEN)}, found)
         self.connector = MatrixConnector(instance, self.context, found)
         self._running = asyncio.create_task(self.connector.run())
 
     async def stop(self) -> None:
-        """Connect no more; who was refused ended by itself."""
+        """Stop the connector, unless a refusal has already ended it."""
         if self._running is not None:
             self._running.cancel()
             with contextlib.suppress(asyncio.CancelledError, AccountRefused):
                 await self._running
 
     async def ended(self) -> None:
-        """Return when it has ended by itself; raises what ended it."""
+        """Wait until the connector has ended by itself; raises the error that ended it."""
         assert self._running is not None
         async with asyncio.timeout(PATIENCE):
             await self._running
 
     async def heard(self, count: int) -> list[IncomingMessage]:
-        """Return the inbox once there is so much in it, and the homeserver was asked for more."""
+        """Return the inbox once it has ``count`` messages and the connector polls again."""
         await until(lambda: len(self.context.inbox) >= count, f"{count} messages, there are {self.texts()}")
         await self.server.listened()
         return self.context.inbox
 
     def texts(self) -> list[str]:
-        """Return what is in the inbox."""
+        """Return the texts of the messages in the inbox."""
         return [one.content for one in self.context.inbox]
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Return when something is so of which nobody is told."""
+    """Wait until the condition holds; raises ``AssertionError`` with ``what`` after ``PATIENCE`` seconds."""
     try:
         async with asyncio.timeout(PATIENCE):
             while not condition():  # noqa: ASYNC110 - see above
@@ -76,7 +76,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def chunk(room: str, content: str, **extra: Any) -> OutgoingMessage:
-    """Return a chunk on its way to a room."""
+    """Return a chunk addressed to a room."""
     thread = extra.pop("thread", "")
     fields = {"id": 1, "key": "key0000000000000000000001", **extra}
     return OutgoingMessage(address=Address(platform="matrix", channel=room, thread=thread), content=content, **fields)
@@ -91,7 +91,7 @@ async def server() -> AsyncIterator[Homeserver]:
 
 @pytest.fixture
 async def account(server: Homeserver) -> AsyncIterator[Account]:
-    """Have an account on it, which a test connects."""
+    """Provide an account on the homeserver, which a test connects."""
     made = Account(server)
     yield made
     await made.stop()

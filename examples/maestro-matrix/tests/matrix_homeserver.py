@@ -1,4 +1,4 @@
-"""A homeserver on this machine: as much of the client-server API as a bot needs, for tests with the real client."""
+"""A local homeserver with the part of the client-server API that a bot needs, for tests with the real client."""
 
 import asyncio
 import json
@@ -22,9 +22,9 @@ MOST_BYTES = 65_536
 
 @dataclass(frozen=True)
 class Fault:
-    """How a request goes wrong; ``stores``: what was asked is done first; ``cut``: and nothing is said.
+    """A fault of a request; with ``stores`` the request is carried out first, with ``cut`` the connection breaks.
 
-    It does so when ``gate`` is set, at once without one.
+    The faulty answer waits until ``gate`` is set.
     """
 
     status: int = 500
@@ -35,25 +35,25 @@ class Fault:
 
     @classmethod
     def refused(cls, code: str, status: int = 403, **extra: Any) -> "Fault":
-        """Say no."""
+        """Return a refusal with this error code."""
         return cls(status, {"errcode": code, "error": "no", **extra})
 
 
 class Homeserver(Story):
-    """A running homeserver with one account that is ours; its methods are for the event loop it runs on.
+    """A running homeserver with the account of the bot; use the methods only on the homeserver's event loop.
 
-    Its tokens for "up to here" are as opaque as they may be: they neither grow nor have one length.
+    The positions in its event stream are opaque: they neither grow nor have equal lengths.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.port = 0
         self.requests: list[tuple[str, str]] = []
-        """What was asked, by the names that faults have, and its path."""
+        """The name, as in ``faults``, and the path of each request."""
         self.typing: list[tuple[str, bool]] = []
         self.files: dict[str, tuple[bytes, str]] = {}
         self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        """What goes wrong next with what is called so: whoami, sync, send, join, messages, upload, download."""
+        """The next faults by request: whoami, sync, send, join, messages, upload, download."""
         self.remembers_keys = True
         self._places: dict[str, int] = {}
         self._keys: dict[str, str] = {}
@@ -61,7 +61,7 @@ class Homeserver(Story):
     @classmethod
     @asynccontextmanager
     async def running(cls) -> AsyncIterator["Homeserver"]:
-        """Serve on the running loop, on a free port."""
+        """Serve on the running event loop, on a free port."""
         server = cls()
         runner = web.AppRunner(server._app(), handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await runner.setup()
@@ -74,7 +74,7 @@ class Homeserver(Story):
 
     @property
     def url(self) -> str:
-        """What ``baseUrl`` is to be."""
+        """The value for ``baseUrl``."""
         return f"http://127.0.0.1:{self.port}"
 
     def _app(self) -> web.Application:
@@ -139,7 +139,7 @@ class Homeserver(Story):
         )
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for news, while it is known that somebody does."""
+        """Wait for new events; ``listening`` counts the waiting polls."""
         self.listening += 1
         self.news.notify_all()
         try:
@@ -151,7 +151,7 @@ class Homeserver(Story):
             self.listening -= 1
 
     def _timeline(self, room: str, since: int, only: Json, again: list[tuple[str, Json]]) -> Json:
-        """Return the newest of what happened in a room, from its beginning if the bot only came into it."""
+        """Return the newest events of a room since ``since``, from its beginning if the bot has just joined."""
         at = range(since if not self._came(room, since) else 0, len(self.events))
         events = [(number, self.events[number][1]) for number in at if self.events[number][0] == room]
         wanted = [(number, event) for number, event in events if event["type"] in only["types"]]

@@ -1,4 +1,4 @@
-"""What happens in the rooms of a homeserver, in the order it happens."""
+"""The rooms and events of the test homeserver."""
 
 import asyncio
 import secrets
@@ -16,33 +16,33 @@ BOT, ADA = f"@maestro:{NAME}", f"@ada:{NAME}"
 
 @dataclass
 class Room:
-    """A room: who is in it, by membership and name, and which room it replaces."""
+    """A room: its members by membership and name, and the room that it replaces."""
 
     id: str
     predecessor: str = ""
     members: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def joined(self) -> dict[str, str]:
-        """Return what everybody in it is called."""
+        """Return the names of the joined members by user id."""
         return {user: name for user, (membership, name) in self.members.items() if membership == "join"}
 
 
 class Story:
-    """The rooms, and every event; its methods are for one event loop."""
+    """The rooms and all events; use the methods only on one event loop."""
 
     def __init__(self) -> None:
         self.rooms: dict[str, Room] = {}
         self.events: list[tuple[str, Json]] = []
-        """Every event in the order it happened, with its room."""
+        """All events in order, each with its room."""
         self.again: list[tuple[str, Json]] = []
-        """Events that are told once more, as homeservers may."""
+        """Events that the next poll returns again, as real homeservers may."""
         self.listening = 0
-        """How many polls wait for something to happen."""
+        """The number of polls that wait for events."""
         self.news = asyncio.Condition()
         self._silent = False
 
     async def room(self, *people: str, invites: str = "") -> str:
-        """Open a room with these people, and the bot, which is in it unless somebody invites it; return its id."""
+        """Create a room with these people and the bot and return its id; with ``invites`` the bot is only invited."""
         room = Room(f"!{secrets.token_hex(6)}:{NAME}")
         self.rooms[room.id] = room
         for user in people or (ADA,):
@@ -51,7 +51,7 @@ class Story:
         return room.id
 
     async def member(self, room: str, user: str, membership: str, *, sender: str = "", name: str = "") -> None:
-        """Let somebody come, go, or be invited."""
+        """Change the membership of a user."""
         before = self.rooms[room].members.get(user, ("", ""))[0]
         content = {"membership": membership, "displayname": name or user[1:].partition(":")[0].title()}
         self.rooms[room].members[user] = (membership, content["displayname"])
@@ -59,12 +59,12 @@ class Story:
         await self.event(room, sender or user, "m.room.member", content, state_key=user, **told)
 
     async def say(self, room: str, text: str, sender: str = ADA, relation: Json | None = None, **extra: Any) -> str:
-        """Write a message and return its id; ``extra`` is more of its content."""
+        """Write a message and return its id; ``extra`` are further content fields."""
         content = {"msgtype": "m.text", "body": text, **({"m.relates_to": relation} if relation else {}), **extra}
         return await self.event(room, sender, "m.room.message", content)
 
     async def event(self, room: str, sender: str, kind: str, content: Json, **extra: Any) -> str:
-        """Let something happen and return the event's id; ``extra`` is more of the event."""
+        """Add an event and return its id; ``extra`` are further fields of the event."""
         event_id = f"${secrets.token_urlsafe(24)}"
         now = int(time.time() * 1000)
         event = {"event_id": event_id, "type": kind, "sender": sender, "content": content, "origin_server_ts": now}
@@ -75,14 +75,14 @@ class Story:
         return event_id
 
     async def repeat(self, event_id: str) -> None:
-        """Tell of an event once more."""
+        """Let the next poll return an event again."""
         async with self.news:
             self.again += [(room, event) for room, event in self.events if event["event_id"] == event_id]
             self.news.notify_all()
 
     @asynccontextmanager
     async def silence(self) -> AsyncIterator[None]:
-        """Tell of what happens in a block only when it is over, and of all of it at once."""
+        """Hold back the events in a block until the block ends."""
         self._silent = True
         yield
         self._silent = False
@@ -90,18 +90,18 @@ class Story:
             self.news.notify_all()
 
     async def listened(self) -> None:
-        """Return when somebody waits for news."""
+        """Wait until a poll waits for events."""
         async with asyncio.timeout(20), self.news:
             await self.news.wait_for(lambda: self.listening > 0)
 
     def sent(self, room: str, kind: str = "m.room.message") -> list[Json]:
-        """Return the contents of what the bot sent to a room."""
+        """Return the contents of the bot's events in a room."""
         return [
             one["content"] for place, one in self.events if (place, one["sender"], one["type"]) == (room, BOT, kind)
         ]
 
     def shown(self, room: str) -> list[str]:
-        """Return the texts of what the bot wrote to a room, as people see them now."""
+        """Return the current texts of the bot's messages in a room."""
         texts: dict[str, str] = {}
         for place, event in self.events:
             if (place, event["sender"], event["type"]) == (room, BOT, "m.room.message"):

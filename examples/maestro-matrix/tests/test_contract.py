@@ -1,4 +1,4 @@
-"""The connector keeps the contract of connectors."""
+"""The contract tests of connectors, run with the Matrix connector."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -27,30 +27,30 @@ class MatrixBench(Account):
     place: Address
 
     async def say(self, text: str) -> str:
-        """Let Ada write."""
+        """Write a message as Ada."""
         return await self.server.say(self.place.channel, text)
 
     async def repeat(self, message_id: str) -> None:
-        """Let the homeserver tell of a message again."""
+        """Let the homeserver return a message again."""
         await self.server.repeat(message_id)
 
     async def come_back(self) -> None:
-        """Connect another one, which asks for what came after the last that is kept."""
+        """Start another connector with the same context."""
         await self.stop()
         await self.start()
 
     def arm(self, fault: Trouble) -> None:
-        """Let the next message fail."""
+        """Let the next send fail."""
         self.server.faults["send"].append(FAULTS[fault])
 
     async def posts(self) -> Sequence[str]:
-        """Return what we wrote."""
+        """Return the bot's messages."""
         return self.server.shown(self.place.channel)
 
 
 @pytest.fixture
 async def bench(server: Homeserver) -> AsyncIterator[Bench]:
-    """Connect one."""
+    """Provide a connected account."""
     made = MatrixBench(server)
     made.place = Address(platform="matrix", channel=await server.room())
     await made.start()
@@ -59,4 +59,4 @@ async def bench(server: Homeserver) -> AsyncIterator[Bench]:
 
 
 class TestMatrix(ConnectorContract):
-    """The promises, kept by Matrix."""
+    """The contract tests with the Matrix connector."""

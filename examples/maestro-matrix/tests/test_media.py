@@ -1,4 +1,4 @@
-"""The files that come with messages are fetched from our own homeserver."""
+"""Tests of downloads of received files from the account's homeserver."""
 
 import asyncio
 from pathlib import Path

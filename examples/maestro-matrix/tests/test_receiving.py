@@ -1,4 +1,4 @@
-"""What comes in, and what does not."""
+"""Tests of received events: messages, edits, commands, bots and malformed events."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ MENTION = {"m.mentions": {"user_ids": [BOT]}}
 
 
 async def said(account: Account, text: str, people: tuple[str, ...] = (ADA, BEN), **extra: Any) -> Any:
-    """Let Ada say something in a room with these people, and return what is heard."""
+    """Write a message as Ada in a room with these people, and return the received message."""
     room = await account.server.room(*people)
     await account.start()
     await account.server.say(room, text, **extra)

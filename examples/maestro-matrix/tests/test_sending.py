@@ -1,4 +1,4 @@
-"""What goes out, and what becomes of it when something goes wrong."""
+"""Tests of sends, edits and reactions, and of their failures."""
 
 import json
 import logging
@@ -122,7 +122,7 @@ async def test_an_upload_that_is_refused_closes_no_room(server: Homeserver, acco
 
 
 async def test_a_homeserver_that_is_away_was_surely_not_asked(account: Account) -> None:
-    account.server.port = 9  # where nobody listens
+    account.server.port = 9  # no server listens on this port
     account.connect()
     assert isinstance(await attempt(account.connector, chunk("!room:x", "hello")), NotDispatched)
 

@@ -1,4 +1,4 @@
-"""The homeserver is asked again and again: what was missed, invitations, and what goes wrong."""
+"""Tests of polling: missed messages, invitations and failures."""
 
 import asyncio
 from datetime import timedelta
@@ -31,7 +31,7 @@ async def test_the_line_that_is_written_with_an_invitation_is_heard(server: Home
     await server.member(room, BOT, "invite", sender=ADA)
     await server.say(room, "welcome")
     await account.heard(1)
-    await server.member(room, BOT, "join", name="Helper")  # a new name is no new beginning
+    await server.member(room, BOT, "join", name="Helper")  # a new name is no new join
     await server.say(room, "and on")
     await account.heard(2)
     assert account.texts() == ["welcome", "and on"]
@@ -215,7 +215,7 @@ async def test_a_token_that_is_not_valid_ends_it(server: Homeserver, account: Ac
     "faults",
     [
         [Fault(502)],
-        [Fault(cut=True)] * 2,  # the library itself makes a call once more when its connection was closed
+        [Fault(cut=True)] * 2,  # the library repeats a call once when its connection was closed
         [Fault.refused("M_LIMIT_EXCEEDED", 429, retry_after_ms=20)],
         [Fault(200)],
     ],
