@@ -17,7 +17,7 @@ from maestro_matrix.homeserver import Homeserver
 from maestro_matrix.inbound import Inbound
 from maestro_matrix.media import Media
 from maestro_matrix.platform import ACCESS_TOKEN, NAME, MatrixOptions
-from maestro_matrix.receive import Us, is_direct
+from maestro_matrix.receive import MatrixBot, is_direct
 from maestro_matrix.rooms import Rooms
 from maestro_matrix.sync import Sync, pauses, wait
 
@@ -60,7 +60,7 @@ class MatrixConnector:
         self._server = Homeserver(options.base_url, token)
         self._rooms = Rooms(self._server)
         self._media = Media(SecretStr(token), options)
-        self._us: Us | None = None
+        self._bot: MatrixBot | None = None
         self._typing: set[str] = set()
 
     async def run(self) -> None:
@@ -68,8 +68,8 @@ class MatrixConnector:
         inbound = Inbound(self._server, self._context, self._rooms, self._options)
         try:
             await self._context.report(ConnectorState.STARTING)
-            us = await self._introduced()
-            await Sync(self._server, self._context, inbound, self._rooms, self._options).run(us)
+            bot = await self._identify_bot()
+            await Sync(self._server, self._context, inbound, self._rooms, self._options).run(bot)
         except AccountRefused as refused:
             await self._context.report(ConnectorState.FAILED, str(refused))
             raise
@@ -79,19 +79,19 @@ class MatrixConnector:
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk or a file once; raises a ``SendFailure``."""
         receipt = await send.post(self._server, message, quote=await self._quotes(message))
-        await self._shown_no_more(message.address.channel)
+        await self._end_typing(message.address.channel)
         return receipt
 
     async def edit(self, message: OutgoingMessage) -> None:
         """Replace the text of a sent message; raises a ``SendFailure``."""
         await send.edit(self._server, message)
-        await self._shown_no_more(message.address.channel)
+        await self._end_typing(message.address.channel)
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Find a sent message by its key; raises a ``SendFailure`` while the homeserver cannot answer."""
-        if self._us is None:
+        if self._bot is None:
             raise NotDispatched("the homeserver has not confirmed the account yet")
-        return await send.find(self._server, self._us.user_id, message)
+        return await send.find(self._server, self._bot.user_id, message)
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
         """Add the configured reaction, if any, to a message."""
@@ -100,7 +100,7 @@ class MatrixConnector:
 
     async def typing(self, address: Address) -> None:
         """Show the typing indicator."""
-        if self._us is None:
+        if self._bot is None:
             return
         try:
             await self._server.typing(address.channel, SHOWN_SECONDS)
@@ -112,7 +112,7 @@ class MatrixConnector:
         """Download a file by its ``mxc://`` address; raises a ``FetchFailure``."""
         return await self._media.fetch(attachment, folder)
 
-    async def _introduced(self) -> Us:
+    async def _identify_bot(self) -> MatrixBot:
         """Ask the homeserver for the id of the account, and repeat until it answers."""
         for pause in pauses():
             try:
@@ -120,8 +120,8 @@ class MatrixConnector:
             except MatrixTrouble as trouble:
                 await wait(self._context, trouble, pause)
             else:
-                self._us = Us(self.account, user_id, every_line=not self._options.require_mention)
-                return self._us
+                self._bot = MatrixBot(self.account, user_id, every_line=not self._options.require_mention)
+                return self._bot
         raise AssertionError("the pauses never end")
 
     async def _quotes(self, message: OutgoingMessage) -> bool:
@@ -133,7 +133,7 @@ class MatrixConnector:
         except MatrixTrouble:
             return True
 
-    async def _shown_no_more(self, room: str) -> None:
+    async def _end_typing(self, room: str) -> None:
         if room in self._typing:
             self._typing.discard(room)
             with contextlib.suppress(MatrixTrouble):  # the indicator ends by itself

@@ -25,7 +25,7 @@ ACCOUNT = frozenset(
 """Error codes that only an operator can fix."""
 ROOM = frozenset({"M_FORBIDDEN", "M_NOT_FOUND", "M_GUEST_ACCESS_FORBIDDEN"})
 """Error codes with which every message to the room would fail."""
-AFTER_ALL = timedelta(seconds=10)
+DEFAULT_RETRY_AFTER = timedelta(seconds=10)
 """The wait after a rate limit for which the homeserver names no time."""
 
 
@@ -60,7 +60,7 @@ class Refused(MatrixTrouble):
         self.soft = soft
 
 
-def verdict(status: int, answer: Mapping[str, object], retry_after: str) -> MatrixTrouble:
+def classify_answer(status: int, answer: Mapping[str, object], retry_after: str) -> MatrixTrouble:
     """Translate an unsuccessful answer; ``retry_after`` is the text of the header Retry-After or "".
 
     An answer without a Matrix error code comes from a proxy in front of the homeserver.
@@ -73,12 +73,12 @@ def verdict(status: int, answer: Mapping[str, object], retry_after: str) -> Matr
     return Refused(code, soft=answer.get("soft_logout") is True)
 
 
-def refused_account(trouble: MatrixTrouble) -> AccountRefused | None:
+def account_refusal(trouble: MatrixTrouble) -> AccountRefused | None:
     """Return the error that tells an operator what to fix, None if the trouble does not concern the account."""
     if not isinstance(trouble, Refused) or trouble.code not in ACCOUNT:
         return None
-    how = "log the same device in again" if trouble.soft else "log in"
-    return AccountRefused(f"{trouble}: {how}, and set the new accessToken")
+    fix = "log the same device in again" if trouble.soft else "log in"
+    return AccountRefused(f"{trouble}: {fix}, and set the new accessToken")
 
 
 def send_failure(trouble: MatrixTrouble, *, spare_room: bool = False) -> SendFailure:
@@ -89,7 +89,7 @@ def send_failure(trouble: MatrixTrouble, *, spare_room: bool = False) -> SendFai
         return RetryableSend(str(trouble), trouble.after)
     if isinstance(trouble, Refused):
         if trouble.code in ACCOUNT:
-            return PermanentSend(str(refused_account(trouble)), FailureScope.ACCOUNT)
+            return PermanentSend(str(account_refusal(trouble)), FailureScope.ACCOUNT)
         in_room = trouble.code in ROOM and not spare_room
         return PermanentSend(str(trouble), FailureScope.CHANNEL if in_room else FailureScope.MESSAGE)
     return AmbiguousSend(str(trouble))
@@ -101,4 +101,4 @@ def _pause(milliseconds: object, seconds: str) -> timedelta:
         return timedelta(seconds=min(int(seconds), 86_400))
     if isinstance(milliseconds, int | float) and milliseconds >= 0:
         return timedelta(milliseconds=min(milliseconds, 86_400_000))
-    return AFTER_ALL
+    return DEFAULT_RETRY_AFTER

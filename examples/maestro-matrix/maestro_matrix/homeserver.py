@@ -25,12 +25,12 @@ from mautrix.errors import MatrixConnectionError, MatrixError
 from mautrix.types import EventType, FilterID, RoomID, SyncToken, UserID
 from mautrix.util.logging import TraceLogger
 
-from maestro_matrix.errors import Unreachable, Unsure, verdict
+from maestro_matrix.errors import Unreachable, Unsure, classify_answer
 
 Json = Mapping[str, Any]
 """A JSON object of the Matrix protocol."""
 
-HEARD = ("m.room.message", "m.room.encrypted", "m.room.member", "m.room.tombstone")
+EVENT_TYPES = ("m.room.message", "m.room.encrypted", "m.room.member", "m.room.tombstone")
 """The types of events to request."""
 PAGE = 50
 """The most events of one room in one answer."""
@@ -54,24 +54,24 @@ class Homeserver:
     async def whoami(self) -> str:
         """Return the id of the token's account."""
         client = self._open()
-        told = await _asked(client.api.request(Method.GET, Path.v3.account.whoami))
-        with _translated():
-            client.mxid = UserID(told["user_id"])
+        answer = await _call(client.api.request(Method.GET, Path.v3.account.whoami))
+        with _library_errors():
+            client.mxid = UserID(answer["user_id"])
         return str(client.mxid)
 
     async def sync(self, since: str, seconds: float) -> Json:
         """Return the events after ``since``, after at most ``seconds`` of waiting; without it, the current state."""
         only = FilterID(_only_messages(PAGE if since else 1))
         waiting = self._open().sync(SyncToken(since) or None, timeout=int(seconds * 1000), filter_id=only)
-        told = await _asked(waiting, CALL_SECONDS + seconds)
-        if not isinstance(told.get("next_batch"), str):
+        answer = await _call(waiting, CALL_SECONDS + seconds)
+        if not isinstance(answer.get("next_batch"), str):
             raise Unsure("the homeserver's answer has no next_batch")
-        return told
+        return answer
 
     async def earlier(self, room: str, start: str = "", end: str = "") -> Json:
         """Return a page of a room's events, newest first: from ``start``, or the newest event, back to ``end``."""
         how = {"dir": "b", "from": start or None, "to": end or None, "limit": str(PAGE)}
-        only = json.dumps({"types": HEARD})
+        only = json.dumps({"types": EVENT_TYPES})
         return await self._get(Path.v3.rooms[room].messages, {**how, "filter": only})
 
     async def event(self, room: str, event_id: str) -> Json:
@@ -80,9 +80,9 @@ class Homeserver:
 
     async def members(self, room: str) -> dict[str, str]:
         """Return the display names of a room's members by user id."""
-        told = await self._get(Path.v3.rooms[room].joined_members)
-        with _translated():
-            return {user: str(one.get("display_name") or "") for user, one in told["joined"].items()}
+        answer = await self._get(Path.v3.rooms[room].joined_members)
+        with _library_errors():
+            return {user: str(one.get("display_name") or "") for user, one in answer["joined"].items()}
 
     async def predecessor(self, room: str) -> str:
         """Return the id of the room that this room replaces, "" if there is none."""
@@ -91,26 +91,26 @@ class Homeserver:
 
     async def join(self, room: str) -> None:
         """Join a room."""
-        with _translated():
+        with _library_errors():
             async with asyncio.timeout(CALL_SECONDS):
                 await self._open().join_room_by_id(RoomID(room))
 
     async def put(self, room: str, kind: EventType, key: str, content: Json) -> str:
         """Send an event under a transaction id and return the event's id; a known transaction id sends nothing."""
-        with _translated():
+        with _library_errors():
             async with asyncio.timeout(CALL_SECONDS):
                 sent = await self._open().send_message_event(RoomID(room), kind, cast("Any", content), txn_id=key)
                 return str(sent)
 
     async def upload(self, data: bytes, filename: str, content_type: str) -> str:
         """Upload a file and return its address, ``mxc://...``."""
-        with _translated():
+        with _library_errors():
             async with asyncio.timeout(UPLOAD_SECONDS):
                 return str(await self._open().upload_media(data, mime_type=content_type, filename=filename))
 
     async def typing(self, room: str, seconds: float) -> None:
         """Show the typing indicator for so many seconds; 0 ends the indicator."""
-        with _translated():
+        with _library_errors():
             async with asyncio.timeout(CALL_SECONDS):
                 await self._open().set_typing(RoomID(room), timeout=int(seconds * 1000))
 
@@ -121,14 +121,14 @@ class Homeserver:
             await client.api.session.close()
 
     async def _get(self, path: Any, query: Mapping[str, Any] | None = None) -> Json:
-        return await _asked(self._open().api.request(Method.GET, path, query_params=query))
+        return await _call(self._open().api.request(Method.GET, path, query_params=query))
 
     def _open(self) -> ClientAPI:
         if self._client is None:
             session = ClientSession(
                 headers={"User-Agent": HTTPAPI.default_ua},
                 timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-                raise_for_status=_judge,
+                raise_for_status=_raise_trouble,
             )
             quiet = TraceLogger("maestro_matrix", logging.CRITICAL + 1)
             api = HTTPAPI(self._address, self._token, client_session=session, default_retry_count=0, log=quiet)
@@ -139,21 +139,21 @@ class Homeserver:
 def _only_messages(limit: int) -> str:
     """Return the filter of a sync request: only the events of ``HEARD``, at most ``limit`` for each room."""
     nothing: Json = {"types": []}
-    timeline = {"types": HEARD, "limit": limit}
+    timeline = {"types": EVENT_TYPES, "limit": limit}
     room = {"account_data": nothing, "ephemeral": nothing, "state": nothing, "timeline": timeline}
     return json.dumps({"presence": nothing, "account_data": nothing, "room": room})
 
 
-async def _asked(call: Any, seconds: float = CALL_SECONDS) -> Json:
-    with _translated():
+async def _call(call: Any, seconds: float = CALL_SECONDS) -> Json:
+    with _library_errors():
         async with asyncio.timeout(seconds):
-            told = await call
-    if not isinstance(told, dict):
+            answer = await call
+    if not isinstance(answer, dict):
         raise Unsure("the homeserver's answer is no object")
-    return told
+    return answer
 
 
-async def _judge(response: ClientResponse) -> None:
+async def _raise_trouble(response: ClientResponse) -> None:
     """Raise the ``MatrixTrouble`` of an unsuccessful answer: the library's own errors do not contain the wait."""
     if response.ok:
         return
@@ -162,11 +162,11 @@ async def _judge(response: ClientResponse) -> None:
     except ValueError:
         answer = None
     found = answer if isinstance(answer, dict) else {}
-    raise verdict(response.status, found, response.headers.get("Retry-After", ""))
+    raise classify_answer(response.status, found, response.headers.get("Retry-After", ""))
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _library_errors() -> Iterator[None]:
     """Translate the library's errors into a ``MatrixTrouble`` that quotes no messages."""
     try:
         yield

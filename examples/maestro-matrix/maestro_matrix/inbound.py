@@ -8,10 +8,10 @@ from mautrix.types import EventType
 from connectors.base import ConnectorContext
 from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import Addressing, IncomingMessage
-from maestro_matrix.errors import Busy, MatrixTrouble, Refused, Unreachable, refused_account
+from maestro_matrix.errors import Busy, MatrixTrouble, Refused, Unreachable, account_refusal
 from maestro_matrix.homeserver import Homeserver, Json
 from maestro_matrix.platform import MatrixOptions
-from maestro_matrix.receive import ENCRYPTED, MESSAGE, MOVED, Event, Us, heard, invitation
+from maestro_matrix.receive import ENCRYPTED, MESSAGE, MOVED, Event, MatrixBot, find_inviter, parse_message
 from maestro_matrix.rooms import Rooms
 
 UNREADABLE = (
@@ -28,29 +28,29 @@ class Inbound:
     def __init__(self, server: Homeserver, context: ConnectorContext, rooms: Rooms, options: MatrixOptions) -> None:
         self._server, self._context, self._rooms, self._options = server, context, rooms, options
 
-    async def take(self, room: str, events: Sequence[Event], us: Us) -> None:
+    async def process_events(self, room: str, events: Sequence[Event], bot: MatrixBot) -> None:
         """Process the events of a room in their order."""
         for event in events:
-            self._rooms.see(room, event)
-            if event.get("type") == MESSAGE and event.get("sender") != us.user_id:
-                await self._message(room, event, us)
+            self._rooms.update_members(room, event)
+            if event.get("type") == MESSAGE and event.get("sender") != bot.user_id:
+                await self._accept_message(room, event, bot)
             elif event.get("type") == MOVED:
-                await self._moved(room, event, us)
-        encrypted = sum(one.get("type") == ENCRYPTED and one.get("sender") != us.user_id for one in events)
+                await self._follow_replacement(room, event, bot)
+        encrypted = sum(one.get("type") == ENCRYPTED and one.get("sender") != bot.user_id for one in events)
         if encrypted:
-            await self._unreadable(room, encrypted)
+            await self._explain_encryption(room, encrypted)
 
-    async def invited(self, room: str, told: Json, us: Us) -> None:
+    async def accept_invitation(self, room: str, room_state: Json, bot: MatrixBot) -> None:
         """Join a room if the option ``autoJoin`` allows the invitation; a refused join is not tried again."""
-        by = invitation(told, us)
+        inviter = find_inviter(room_state, bot)
         allowed = self._options.auto_join
-        if allowed == "always" or (allowed == "homeserver" and by.partition(":")[2] == us.homeserver):
+        if allowed == "always" or (allowed == "homeserver" and inviter.partition(":")[2] == bot.homeserver):
             await self._join(room)
         else:
-            log.info("matrix.invitation_left", room=room, by=by, why=f"autoJoin is {allowed}")
+            log.info("matrix.invitation_left", room=room, by=inviter, why=f"autoJoin is {allowed}")
 
-    async def _message(self, room: str, event: Event, us: Us) -> None:
-        message = await self._read(room, event, us)
+    async def _accept_message(self, room: str, event: Event, bot: MatrixBot) -> None:
+        message = await self._parse_event(room, event, bot)
         if message is None or not (message.is_direct or not self._options.channels or room in self._options.channels):
             return
         try:
@@ -58,10 +58,10 @@ class Inbound:
         except InvalidMessage as error:
             log.info("matrix.message_refused", room=room, reason=str(error))
 
-    async def _read(self, room: str, event: Event, us: Us) -> IncomingMessage | None:
+    async def _parse_event(self, room: str, event: Event, bot: MatrixBot) -> IncomingMessage | None:
         names = await self._rooms.members(room)
         try:
-            message = heard(event, room, us, names)
+            message = parse_message(event, room, bot, names)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             # A malformed event is skipped: a retry would fail again and block later events.
             log.warning("matrix.unreadable", room=room, event_id=str(event.get("event_id")), error=type(error).__name__)
@@ -69,11 +69,11 @@ class Inbound:
         if message is None or message.is_direct or message.addressing is not Addressing.NOBODY:
             return message
         answered = message.reply_to or message.address.thread
-        if answered and await self._rooms.author(room, answered) == us.user_id:
+        if answered and await self._rooms.author(room, answered) == bot.user_id:
             return message.model_copy(update={"addressing": Addressing.REPLY})
         return message
 
-    async def _unreadable(self, room: str, count: int) -> None:
+    async def _explain_encryption(self, room: str, count: int) -> None:
         """Explain once in a room that encrypted messages cannot be read; a cursor records that this was done."""
         await self._context.skipped(room, count, "they are encrypted")
         if await self._context.cursor(room, ENCRYPTED) is None:
@@ -81,10 +81,10 @@ class Inbound:
             await self._try(room, self._server.put(room, EventType.ROOM_MESSAGE, f"unreadable-{room}", content))
             await self._context.advance(room, "said", ENCRYPTED)
 
-    async def _moved(self, room: str, event: Event, us: Us) -> None:
+    async def _follow_replacement(self, room: str, event: Event, bot: MatrixBot) -> None:
         """Follow a replaced room to its successor, if the successor confirms the room as its predecessor."""
         to = str(event["content"].get("replacement_room") or "")
-        if not to or event.get("state_key") != "" or event.get("sender") == us.user_id or not await self._join(to):
+        if not to or event.get("state_key") != "" or event.get("sender") == bot.user_id or not await self._join(to):
             return
         try:
             replaced = await self._server.predecessor(to)
@@ -103,7 +103,7 @@ class Inbound:
         try:
             await call
         except MatrixTrouble as trouble:
-            if isinstance(trouble, Busy | Unreachable) or refused_account(trouble) is not None:
+            if isinstance(trouble, Busy | Unreachable) or account_refusal(trouble) is not None:
                 raise
             log.warning("matrix.refused", room=room, reason=str(trouble))
             return False

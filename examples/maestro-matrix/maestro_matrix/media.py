@@ -14,7 +14,7 @@ from maestro.fetch import FetchAccess, FetchFailed, FetchLimits, FetchRefused, d
 
 SECONDS = 120.0
 MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_-]+)")
-LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+TEMPORARY = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 
 
 class Media:
@@ -24,7 +24,7 @@ class Media:
         self._address, self._most = options.base_url.rstrip("/"), options.max_media_bytes
         host = (urlsplit(self._address).hostname or "").lower()
         # The operator configured these hosts, and a local homeserver has a private address.
-        hosts = frozenset({host, *(one.lower() for one in options.media_hosts)})
+        hosts = frozenset({host, *(other.lower() for other in options.media_hosts)})
         self._access = FetchAccess(hosts=hosts, private_hosts=hosts, bearer=token)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
@@ -50,5 +50,5 @@ class Media:
 
 
 def _failure(status: int) -> FetchFailure:
-    later = status in LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return (RetryableFetch if later else PermanentFetch)(f"the homeserver answered {status}")
+    is_temporary = status in TEMPORARY or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return (RetryableFetch if is_temporary else PermanentFetch)(f"the homeserver answered {status}")

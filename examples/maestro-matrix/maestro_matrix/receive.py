@@ -27,7 +27,7 @@ QUOTED = re.compile(r"\A(?:> [^\n]*\n)+\n")
 
 
 @dataclass(frozen=True)
-class Us:
+class MatrixBot:
     """The bot's identity on Matrix; with ``every_line`` the bot also answers messages that do not mention it."""
 
     account: str
@@ -40,33 +40,33 @@ class Us:
         return self.user_id.partition(":")[2]
 
 
-def heard(event: Event, room: str, us: Us, names: Names) -> IncomingMessage | None:
+def parse_message(event: Event, room: str, bot: MatrixBot, names: Names) -> IncomingMessage | None:
     """Return the message of an event; None for an event without content and for the bot's own messages.
 
     A room of two members is a direct conversation. Whether a message replies to the bot is not known here.
     """
     content, relation = event["content"], _relation(event)
     edits = relation["event_id"] if relation.get("rel_type") == "m.replace" else ""
-    said = content["m.new_content"] if edits else content
-    kind = said.get("msgtype")
-    if event["type"] != MESSAGE or event["sender"] == us.user_id or kind not in TEXTS | FILES:
+    new_content = content["m.new_content"] if edits else content
+    kind = new_content.get("msgtype")
+    if event["type"] != MESSAGE or event["sender"] == bot.user_id or kind not in TEXTS | FILES:
         return None
     thread = relation["event_id"] if relation.get("rel_type") == "m.thread" else ""
-    files, text = tuple(_files(said)), _text(said, names.get(event["sender"]) or event["sender"])
+    files, text = tuple(_files(new_content)), _text(new_content, names.get(event["sender"]) or event["sender"])
     if not (files or text.strip()):
         return None
     return IncomingMessage(
         id=event["event_id"],
-        address=Address(platform=NAME, account=us.account, channel=room, thread=thread),
+        address=Address(platform=NAME, account=bot.account, channel=room, thread=thread),
         user_id=event["sender"],
         user_name=names.get(event["sender"]) or _local(event["sender"]),
-        content=_command(text, us, names),
-        sent_at=moment(event),
+        content=_command(text, bot, names),
+        sent_at=event_time(event),
         attachments=files,
         is_direct=is_direct(names),
         from_bot=kind == BOTS,
         reply_to=_reply_to(relation),
-        addressing=_addressing(said, text, us, names),
+        addressing=_addressing(new_content, text, bot, names),
         edit_of=edits,
     )
 
@@ -76,40 +76,40 @@ def is_direct(names: Names) -> bool:
     return len(names) == 2
 
 
-def moment(event: Event) -> datetime:
+def event_time(event: Event) -> datetime:
     """Return the time of an event as the sender's homeserver reports it, limited to valid times."""
-    told = event.get("origin_server_ts")
-    return EPOCH + timedelta(milliseconds=min(max(told, 0), LATEST) if isinstance(told, int) else 0)
+    sent_at = event.get("origin_server_ts")
+    return EPOCH + timedelta(milliseconds=min(max(sent_at, 0), LATEST) if isinstance(sent_at, int) else 0)
 
 
-def since_let_in(events: Sequence[Event], us: Us) -> tuple[Sequence[Event], bool]:
+def events_since_invitation(events: Sequence[Event], bot: MatrixBot) -> tuple[Sequence[Event], bool]:
     """Return the events after the bot's invitation, or after its join without one, and whether these events show it.
 
     A user writes the first message right after the invitation, before the bot can accept the invitation.
     """
     for at in reversed(range(len(events))):
-        before, after = _our_membership(events[at], us)
+        before, after = _bot_membership(events[at], bot)
         if after in INSIDE and before not in INSIDE:
             return events[at + 1 :], True
     return events, False
 
 
-def came(events: Sequence[Event], us: Us) -> bool:
+def has_joined(events: Sequence[Event], bot: MatrixBot) -> bool:
     """Tell whether the bot joined the room in one of these events."""
-    steps = (_our_membership(event, us) for event in events)
+    steps = (_bot_membership(event, bot) for event in events)
     return any(after == "join" and before != "join" for before, after in steps)
 
 
-def invitation(told: Mapping[str, Any], us: Us) -> str:
+def find_inviter(invite: Mapping[str, Any], bot: MatrixBot) -> str:
     """Return the id of the user that invites the bot to a room, "" if unknown."""
-    events = (told.get("invite_state") or {}).get("events") or ()
-    ours = (one for one in events if one.get("type") == MEMBER and one.get("state_key") == us.user_id)
-    return next((str(one["sender"]) for one in ours if one["content"].get("membership") == "invite"), "")
+    events = (invite.get("invite_state") or {}).get("events") or ()
+    own_events = (one for one in events if one.get("type") == MEMBER and one.get("state_key") == bot.user_id)
+    return next((str(one["sender"]) for one in own_events if one["content"].get("membership") == "invite"), "")
 
 
-def _our_membership(event: Event, us: Us) -> tuple[str, str]:
+def _bot_membership(event: Event, bot: MatrixBot) -> tuple[str, str]:
     """Return the bot's membership before and after an event; "" for none, and for events about other users."""
-    if event.get("type") != MEMBER or event.get("state_key") != us.user_id:
+    if event.get("type") != MEMBER or event.get("state_key") != bot.user_id:
         return "", ""
     before = (event.get("unsigned") or {}).get("prev_content") or {}
     return str(before.get("membership") or ""), str(event["content"].get("membership") or "")
@@ -124,42 +124,42 @@ def _reply_to(relation: Mapping[str, Any]) -> str:
     return "" if relation.get("is_falling_back") else str((relation.get("m.in_reply_to") or {}).get("event_id") or "")
 
 
-def _text(said: Mapping[str, Any], author: str) -> str:
+def _text(new_content: Mapping[str, Any], author: str) -> str:
     """Return the text of a message; of a file, the caption, which exists only besides a separate file name."""
-    body = str(said.get("body") or "")
-    if said["msgtype"] in FILES:
-        return body if said.get("filename") not in (None, body) else ""
-    text = QUOTED.sub("", body) if "m.in_reply_to" in (said.get("m.relates_to") or {}) else body
-    return f"* {author} {text}" if said["msgtype"] == "m.emote" else text
+    body = str(new_content.get("body") or "")
+    if new_content["msgtype"] in FILES:
+        return body if new_content.get("filename") not in (None, body) else ""
+    text = QUOTED.sub("", body) if "m.in_reply_to" in (new_content.get("m.relates_to") or {}) else body
+    return f"* {author} {text}" if new_content["msgtype"] == "m.emote" else text
 
 
-def _files(said: Mapping[str, Any]) -> Iterator[Attachment]:
-    if said["msgtype"] in FILES and said.get("url"):
-        about = said.get("info") or {}
+def _files(new_content: Mapping[str, Any]) -> Iterator[Attachment]:
+    if new_content["msgtype"] in FILES and new_content.get("url"):
+        about = new_content.get("info") or {}
         yield Attachment(
-            id=str(said["url"]),
-            filename=str(said.get("filename") or said.get("body") or ""),
+            id=str(new_content["url"]),
+            filename=str(new_content.get("filename") or new_content.get("body") or ""),
             content_type=str(about.get("mimetype") or ""),
             size=max(0, int(about.get("size") or 0)),
         )
 
 
-def _addressing(said: Mapping[str, Any], text: str, us: Us, names: Names) -> Addressing:
-    mentioned = (said.get("m.mentions") or {}).get("user_ids") or ()
-    if us.user_id in mentioned or re.search(rf"(?<!\w){_called(us, names)}(?!\w)", text, re.IGNORECASE):
+def _addressing(new_content: Mapping[str, Any], text: str, bot: MatrixBot, names: Names) -> Addressing:
+    mentioned = (new_content.get("m.mentions") or {}).get("user_ids") or ()
+    if bot.user_id in mentioned or re.search(rf"(?<!\w){_name_pattern(bot, names)}(?!\w)", text, re.IGNORECASE):
         return Addressing.US
-    return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
+    return Addressing.ANYBODY if bot.every_line else Addressing.NOBODY
 
 
-def _command(text: str, us: Us, names: Names) -> str:
+def _command(text: str, bot: MatrixBot, names: Names) -> str:
     """Return the text; of a command after a mention of the bot, only the command: clients keep ``/`` to themselves."""
-    found = re.match(rf"@?{_called(us, names)}\s*[:,]?\s*(/\w.*)", text.strip(), re.IGNORECASE | re.DOTALL)
+    found = re.match(rf"@?{_name_pattern(bot, names)}\s*[:,]?\s*(/\w.*)", text.strip(), re.IGNORECASE | re.DOTALL)
     return found[1] if found else text
 
 
-def _called(us: Us, names: Names) -> str:
+def _name_pattern(bot: MatrixBot, names: Names) -> str:
     """Return a pattern of the names by which users address the bot."""
-    ways = {us.user_id, f"@{_local(us.user_id)}", names.get(us.user_id) or _local(us.user_id)}
+    ways = {bot.user_id, f"@{_local(bot.user_id)}", names.get(bot.user_id) or _local(bot.user_id)}
     return f"(?:{'|'.join(re.escape(one) for one in sorted(ways, key=len, reverse=True))})"
 
 

@@ -11,6 +11,6 @@ MOST_BYTES = 40_000
 def html(text: str) -> str:
     """Return Markdown as HTML, "" if plain text suffices; HTML in the text is escaped, and pictures become links."""
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
-    shown = parser.disable("image").render(text).strip()
-    plain = shown == f"<p>{escape(text.strip())}</p>"
-    return "" if plain or len(shown.encode()) > MOST_BYTES else shown
+    rendered = parser.disable("image").render(text).strip()
+    plain = rendered == f"<p>{escape(text.strip())}</p>"
+    return "" if plain or len(rendered.encode()) > MOST_BYTES else rendered

@@ -14,7 +14,7 @@ MOST = 1_000
 
 
 class Rooms:
-    """The cache of rooms; every method but ``see`` and ``forget`` raises a ``MatrixTrouble``."""
+    """The cache of rooms; every method but ``update_members`` and ``forget`` raises a ``MatrixTrouble``."""
 
     def __init__(self, server: Homeserver) -> None:
         self._server = server
@@ -25,7 +25,7 @@ class Rooms:
         """Return the display names of a room's members; empty for a room that the bot may not read."""
         if room not in self._members:
             try:
-                _keep(self._members, room, await self._server.members(room))
+                _add(self._members, room, await self._server.members(room))
             except Refused:
                 return {}
         return self._members[room]
@@ -34,12 +34,12 @@ class Rooms:
         """Return the author of a message, "" if the author cannot be read."""
         if event_id not in self._authors:
             try:
-                _keep(self._authors, event_id, str((await self._server.event(room, event_id)).get("sender") or ""))
+                _add(self._authors, event_id, str((await self._server.event(room, event_id)).get("sender") or ""))
             except Refused:
                 return ""
         return self._authors[event_id]
 
-    def see(self, room: str, event: Event) -> None:
+    def update_members(self, room: str, event: Event) -> None:
         """Update the members of a room from an event about a join, a leave or a new name."""
         members = self._members.get(room)
         if members is None or event.get("type") != MEMBER:
@@ -55,7 +55,7 @@ class Rooms:
         self._members.pop(room, None)
 
 
-def _keep(kept: OrderedDict[str, Known], name: str, known: Known) -> None:
-    kept[name] = known
-    if len(kept) > MOST:
-        kept.popitem(last=False)
+def _add(cache: OrderedDict[str, Known], name: str, value: Known) -> None:
+    cache[name] = value
+    if len(cache) > MOST:
+        cache.popitem(last=False)

@@ -12,7 +12,7 @@ from connectors.failures import AmbiguousSend
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro_matrix.errors import DUPLICATE, MatrixTrouble, Refused, send_failure
 from maestro_matrix.homeserver import Homeserver, Json
-from maestro_matrix.receive import BOTS, moment
+from maestro_matrix.receive import BOTS, event_time
 from maestro_matrix.render import html
 
 KEY = "org.maestro.key"
@@ -20,14 +20,14 @@ KEY = "org.maestro.key"
 KINDS = {"image": "m.image", "audio": "m.audio", "video": "m.video"}
 SKEW = timedelta(minutes=5)
 """The greatest expected difference between the homeserver's clock and the local clock."""
-LOOKED_AT = 500
+MAX_SEARCHED = 500
 """The most events of a room that are read in the search for a sent message."""
 
 
 async def post(server: Homeserver, message: OutgoingMessage, *, quote: bool) -> Receipt:
     """Send a chunk or a file; raises a ``SendFailure``. A repeated key returns the message that was sent before."""
-    said = await _file(server, message) if message.filename else text(message)
-    content = {**said, KEY: message.key, **relation(message, quote=quote)}
+    fields = await _file_content(server, message) if message.filename else text(message)
+    content = {**fields, KEY: message.key, **relation(message, quote=quote)}
     try:
         sent = await server.put(message.address.channel, EventType.ROOM_MESSAGE, message.key, content)
     except MatrixTrouble as trouble:
@@ -40,9 +40,9 @@ async def edit(server: Homeserver, message: OutgoingMessage) -> None:
 
     Each edit has a new transaction id: the homeserver accepts an id once, and an edit may restore an earlier text.
     """
-    said = text(message)
+    fields = text(message)
     replaced = {"rel_type": "m.replace", "event_id": message.edits}
-    content = {**said, "body": f"* {said['body']}", "m.new_content": said, "m.relates_to": replaced}
+    content = {**fields, "body": f"* {fields['body']}", "m.new_content": fields, "m.relates_to": replaced}
     try:
         await server.put(message.address.channel, EventType.ROOM_MESSAGE, f"edit-{uuid.uuid4().hex}", content)
     except MatrixTrouble as trouble:
@@ -60,24 +60,24 @@ async def react(server: Homeserver, address: Address, message_id: str, emoji: st
             raise send_failure(trouble) from None
 
 
-async def find(server: Homeserver, us: str, message: OutgoingMessage) -> Receipt | None:
+async def find(server: Homeserver, user_id: str, message: OutgoingMessage) -> Receipt | None:
     """Find a sent message by its key among the messages since its first send attempt; raises a ``SendFailure``."""
-    start, looked_at = "", 0
-    while looked_at < LOOKED_AT:
+    start, searched = "", 0
+    while searched < MAX_SEARCHED:
         try:
             page = await server.earlier(message.address.channel, start)
         except MatrixTrouble as trouble:
             raise send_failure(trouble) from None
         for event in page.get("chunk") or ():
-            if event.get("sender") == us and event["content"].get(KEY) == message.key:
+            if event.get("sender") == user_id and event["content"].get(KEY) == message.key:
                 return Receipt(platform_message_id=str(event["event_id"]))
-            if message.tried_at is not None and moment(event) < message.tried_at - SKEW:
+            if message.tried_at is not None and event_time(event) < message.tried_at - SKEW:
                 return None
-            looked_at += 1
+            searched += 1
         start = str(page.get("end") or "")
         if not start:
             return None
-    raise AmbiguousSend(f"the message is not among the last {LOOKED_AT} events of the room")
+    raise AmbiguousSend(f"the message is not among the last {MAX_SEARCHED} events of the room")
 
 
 def text(message: OutgoingMessage) -> Json:
@@ -85,7 +85,7 @@ def text(message: OutgoingMessage) -> Json:
 
     A notice has the type ``m.notice``, which bots do not answer and clients do not announce; an answer has ``m.text``.
     """
-    return {"msgtype": BOTS if message.notice else "m.text", "body": message.content, **_shown(message.content)}
+    return {"msgtype": BOTS if message.notice else "m.text", "body": message.content, **_format_fields(message.content)}
 
 
 def relation(message: OutgoingMessage, *, quote: bool) -> Mapping[str, Json]:
@@ -97,7 +97,7 @@ def relation(message: OutgoingMessage, *, quote: bool) -> Mapping[str, Json]:
     return {"m.relates_to": quoted} if answered else {}
 
 
-async def _file(server: Homeserver, message: OutgoingMessage) -> Json:
+async def _file_content(server: Homeserver, message: OutgoingMessage) -> Json:
     path = message.path
     data = await asyncio.to_thread(path.read_bytes) if path is not None else message.content.encode()
     kind = message.content_type or "text/plain"
@@ -112,12 +112,12 @@ async def _file(server: Homeserver, message: OutgoingMessage) -> Json:
         "filename": message.filename,
         "url": where,
         "info": {"mimetype": kind, "size": len(data)},
-        **_shown(caption),
+        **_format_fields(caption),
     }
 
 
-def _shown(content: str) -> Json:
+def _format_fields(content: str) -> Json:
     """Return the fields for the HTML, for no mentions and, in clients that support it, for no link previews."""
-    shown = html(content) if content else ""
-    formatted = {"format": "org.matrix.custom.html", "formatted_body": shown} if shown else {}
+    rendered = html(content) if content else ""
+    formatted = {"format": "org.matrix.custom.html", "formatted_body": rendered} if rendered else {}
     return {**formatted, "m.mentions": {}, "com.beeper.linkpreviews": []}

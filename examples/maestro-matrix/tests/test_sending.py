@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Account, chunk
-from maestro_matrix.errors import send_failure, verdict
+from maestro_matrix.errors import classify_answer, send_failure
 from maestro_matrix.render import html
 from matrix_homeserver import ADA, MOST_BYTES, TOKEN, Fault, Homeserver
 
@@ -201,7 +201,7 @@ async def test_typing_ends_with_the_answer(server: Homeserver, account: Account)
     [({"retry_after_ms": 1500}, "", 1.5), ({"retry_after_ms": 1500}, "3", 3), ({}, "", 10), ({}, "soon", 10)],
 )
 def test_how_long_to_wait_is_read(answer: Mapping[str, Any], header: str, after: float) -> None:
-    failure = send_failure(verdict(429, {"errcode": "M_LIMIT_EXCEEDED", **answer}, header))
+    failure = send_failure(classify_answer(429, {"errcode": "M_LIMIT_EXCEEDED", **answer}, header))
     assert isinstance(failure, RetryableSend)
     assert failure.retry_after == timedelta(seconds=after)
 
@@ -219,7 +219,7 @@ def test_how_long_to_wait_is_read(answer: Mapping[str, Any], header: str, after:
 def test_each_answer_has_its_class(
     status: int, code: str, expected: type[SendFailure], scope: FailureScope | None
 ) -> None:
-    failure = send_failure(verdict(status, {"errcode": code}, ""))
+    failure = send_failure(classify_answer(status, {"errcode": code}, ""))
     assert type(failure) is expected
     assert getattr(failure, "scope", None) is scope
 
