@@ -223,7 +223,7 @@ def build_feed(unread: UnreadPosts, slug: str, room: int, *, may_cut: bool) -> F
 
 
 def _quoted_post(post: Post, room: int, *, may_cut: bool) -> str:
-    """Return a post as quoted lines; with ``may_cut``, a too long post is cut to ``room`` tokens or left out."""
+    """Return a post as quoted lines; with ``may_cut``, a post of more than ``room`` tokens is cut or left out."""
     heading, lines = f"{post.author}, {post.ts}:", quoted_lines(post.text)
     text = f"{heading}\n{lines}"
     if estimate_tokens(text) <= room or not may_cut:

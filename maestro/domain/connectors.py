@@ -20,11 +20,9 @@ class BotInstance(SQLModel, table=True):
     """An account of Maestro on a platform; ``agent_id`` is the agent that answers its messages, None to use routing.
 
     ``secrets`` is a JSON object of secrets by name: each a reference such as ``env:NAME``, or the encrypted secret.
-    ``endings`` has the last characters of the secrets by name, by which operators tell them apart. ``options`` is a
-    JSON object of the platform's settings for the account. If the account is ``configured``, the configuration file
-    defines it, with its secrets and options; operators can set ``enabled`` of every account.
-
-    See docs/decisions.md: routing.
+    ``endings`` has the last characters of each secret, by which operators tell the secrets apart. ``options`` is a JSON
+    object of the platform's settings for the account. If the account is ``configured``, the configuration file defines
+    it, with its secrets and options; operators can set ``enabled`` of every account (docs/decisions.md: routing).
     """
 
     __tablename__ = "bot_instances"

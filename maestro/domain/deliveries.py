@@ -25,7 +25,7 @@ class DeliveryPurpose(StrEnum):
 class DeliveryState(StrEnum):
     """The state of a chunk; ``sending`` is committed before the platform is called.
 
-    When a job ends early, its chunks that were never sent to the platform become abandoned. Those that were sent
+    When a job ends early, its chunks that were never sent to the platform become abandoned. Chunks that were sent
     without a receipt become unconfirmed: only the platform knows whether they arrived.
     """
 
@@ -44,7 +44,7 @@ IN_DOUBT = (DeliveryState.SENDING, DeliveryState.UNCONFIRMED)
 """The states of a chunk that was sent without a receipt: the platform may have it."""
 
 UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNCONFIRMED)
-"""The states of chunks that a job still has to send; those ``IN_DOUBT`` are repeated with the same id and key."""
+"""The states of chunks that a job still has to send; a chunk ``IN_DOUBT`` is sent again with the same id and key."""
 
 
 class Delivery(SQLModel, table=True):

@@ -45,7 +45,7 @@ class Draft(SQLModel, table=True):
     """The text that the newest model call of a job has written so far, without tags; each call starts with no text.
 
     ``revision`` grows with every change. ``tried_at`` is the time of the first request for the message, None once the
-    platform has returned the id. ``begun_at`` distinguishes the draft from an earlier one of the same job, whose
+    platform has returned the id. ``begun_at`` distinguishes the draft from an earlier draft of the same job, whose
     message became a question.
     """
 

@@ -9,7 +9,7 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 from maestro.domain.texts import quote_text
 
 HEAD_BYTES = 512
-"""The number of first bytes by which the type of a file is detected."""
+"""The number of bytes at the start of a file by which its type is detected."""
 
 TEXT = "text/plain"
 UNKNOWN = "application/octet-stream"

@@ -20,7 +20,7 @@ _DM_POLICY_KEY = re.compile(r"connectors\..+\.dmPolicy")
 
 @dataclass(frozen=True)
 class OldestJob:
-    """The pending or the waiting job with the longest wait; ``waits_for`` is None for a pending job."""
+    """The pending job or the waiting job that has waited longest; ``waits_for`` is None for a pending job."""
 
     job_id: str
     since: datetime

@@ -9,7 +9,7 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 from maestro.domain.columns import UtcDateTime, enum_column_type
 
 SAME_FAILURES = 3
-"""The failures in a row, with the same error, after which the same call is not made again."""
+"""The number of failures in a row, with the same error, after which the same tool call is not made again."""
 
 INTERNAL_TOOLS = frozenset(
     {

@@ -256,7 +256,7 @@ def _find_in_prose(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]]
 
 
 def is_on_line_below(data: bytes, name: ByteRange, value: ValueSpan) -> bool:
-    """Return whether a value is alone on the line below a name; a quoted name (``KeyError: 'password'``) has none."""
+    """Return whether a value is alone on the line below an unquoted name; ``KeyError: 'password'`` is quoted."""
     return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
 

@@ -138,7 +138,7 @@ class _PatternProcess:
         self._socket.sendall(json.dumps(request).encode("ascii") + b"\n")
 
     def read_answer(self, deadline: float) -> list[tuple[int, int]] | None:
-        """Return the next pattern's matches, None for an invalid pattern; raises OSError when late, else ValueError."""
+        """Return the next pattern's matches, None if it is invalid; raises OSError or ValueError if no answer comes."""
         while b"\n" not in self._read:
             self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             news = self._socket.recv(65_536)

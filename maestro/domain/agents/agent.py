@@ -16,7 +16,7 @@ BEARER_PREFIX = "mst_"
 """The prefix of every agent token, by which operators and secret scanners recognise a token."""
 TOKEN_BYTES = 32
 MOST_TOKENS = 100
-"""The most active tokens of one agent; a higher number means that unused tokens were not revoked."""
+"""The most tokens of one agent that are not revoked; a request for a further token is refused."""
 USE_RECORDED_EVERY = timedelta(minutes=1)
 
 
@@ -118,7 +118,7 @@ class AgentVersion(SQLModel, table=True):
 class AgentChannel(SQLModel, table=True):
     """A binding of a channel to an agent; ``key_by_user`` gives each user a separate conversation and lane.
 
-    ``busy`` is None for the mode of the settings; ``allow_bots`` lets other bots talk in the channel. ``configured`` is
+    ``busy`` is None for the mode in the settings; ``allow_bots`` lets other bots talk in the channel. ``configured`` is
     true if the configuration file defines the binding; when the file no longer does, the binding is removed.
     """
 

@@ -45,7 +45,7 @@ class AgentFields(View):
     name: DisplayName = Field(
         default="", title="Name that people see", examples=["the slug"], description="the name that people see"
     )
-    role: Word = Field(default="assistant", description="conductor, assistant, coder, architect or another word")
+    role: Word = Field(default="assistant", description="conductor, assistant, coder, architect or another role")
     description: Description = ""
     voice: Voice = Field(
         default="",
@@ -59,10 +59,10 @@ class AgentFields(View):
         examples=["that of the message"],
         description="the language of the agent's answers, such as German; '' for that of the message",
     )
-    quirks: Quirks = Field(default=(), description="a habit of the agent's speech, a sentence; '' for none")
+    quirks: Quirks = Field(default=(), description="a sentence on a habit of the agent's speech; '' for none")
     system_prompt: SystemPrompt = ""
     model: PreferredModel = Field(default="", description="the preferred model; '' for that of the account")
-    fallbacks: Fallbacks = Field(default=(), description="models to try after the preferred one")
+    fallbacks: Fallbacks = Field(default=(), description="models to try if the preferred model fails")
     tools: ToolNames | None = Field(default=None, description="tools that the agent may call; '' for none")
     skills: SkillNames | None = Field(default=None, description="skills that the agent may get; '' for none")
     allow_users: PeopleIds | None = Field(
@@ -70,7 +70,7 @@ class AgentFields(View):
     )
     memory_scope: MemoryScope | None = Field(default=None, description="where the agent recalls its facts")
     client: PayingClient = Field(default="", description="the client that pays for the agent; '' for none")
-    daily_budget_usd: Dollars | None = Field(default=None, description="US dollars to spend a day at most; 0: no limit")
+    daily_budget_usd: Dollars | None = Field(default=None, description="the most US dollars per day; 0: no limit")
     status: AgentStatus = AgentStatus.ACTIVE
 
 
@@ -107,11 +107,9 @@ class Rollback(View):
 class BindingFields(View):
     """The editable fields of the binding of a channel to an agent."""
 
-    permission: Permission = Field(default=Permission.FULL, description="only with full may users talk to the agent")
+    permission: Permission = Field(default=Permission.FULL, description="only full lets users talk to the agent")
     key_by_user: bool = Field(default=False, description="give each user a separate conversation")
-    busy: BusyMode | None = Field(
-        default=None, description="the treatment of a message while another is being answered"
-    )
+    busy: BusyMode | None = Field(default=None, description="what happens to a message while the agent is busy")
     allow_bots: bool = Field(default=False, description="answer other bots in the channel")
     client: PayingClient = Field(default="", description="the name of the client that pays for answers in the channel")
 

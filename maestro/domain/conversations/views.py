@@ -171,7 +171,7 @@ def list_events(
 
 
 def excerpt_around(text: str, query: str, chars: int = 80) -> tuple[str, str, str]:
-    """Return up to ``chars`` characters before a search hit, the hit, and after it; without a hit, the beginning."""
+    """Return a search hit as three texts: ``chars`` characters before, the hit, and after; else the beginning."""
     at = text.casefold().find(query.casefold()) if len(text.casefold()) == len(text) else text.find(query)
     if at < 0:
         return truncate_text(text, 2 * chars), "", ""
@@ -193,7 +193,7 @@ def json_export_parts(detail: ConversationDetail, messages: Iterable[MessageView
 
 
 def markdown_export_parts(detail: ConversationDetail, messages: Iterable[MessageView]) -> Iterator[str]:
-    """Yield the Markdown export in parts: each message as a heading and a quotation, which imitates no heading."""
+    """Yield the Markdown export in parts: for each message a heading, and its text as a quotation."""
     address = "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
     yield f"# Conversation {detail.id}\n\n"
     user = detail.user_name or detail.user_id

@@ -36,7 +36,7 @@ SPELT_ALIKE = 0.93
 """The least similarity (0 to 1) of two spelling variants of a word: one extra letter in fourteen."""
 
 MOST_PARTS = 4
-"""The most parts of a fact for which every order is compared: 24 orders."""
+"""The most parts of a fact that are compared in every order: four parts have 24 orders."""
 
 _MEANING = frozenset("#%&@*")
 """Punctuation that is part of the meaning: C#, 5%."""
@@ -98,7 +98,7 @@ def key_lengths(contents: Sequence[str]) -> tuple[int, int]:
 
 
 def similar_facts(content: str, known: Mapping[int, str]) -> Sequence[int]:
-    """Return the ids of up to five facts that may repeat ``content``, most similar first; ``known`` has their keys."""
+    """Return ids of up to five facts that may repeat ``content``, most similar first; ``known`` maps ids to keys."""
     near = process.extract(likeness_key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=5)
     return [fact_id for _, _, fact_id in near]
 

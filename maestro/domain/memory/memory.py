@@ -109,9 +109,9 @@ def state_problem(key: str, value: str) -> str:
     if not key.strip():
         return "a state needs a key, such as last-topic"
     if len(key) > MAX_KEY_CHARS:
-        return f"the key has {len(key)} characters, at most {MAX_KEY_CHARS} are kept; choose a shorter one"
+        return f"the key has {len(key)} characters, at most {MAX_KEY_CHARS} are stored; choose a shorter one"
     if len(value) > MAX_VALUE_CHARS:
-        return f"the value has {len(value)} characters, at most {MAX_VALUE_CHARS} are kept; shorten it"
+        return f"the value has {len(value)} characters, at most {MAX_VALUE_CHARS} are stored; shorten it"
     return ""
 
 
@@ -212,7 +212,7 @@ def _checked_fact(text: str) -> str:
         raise ValueError("the fact is empty; write what the agent is to remember")
     if len(text) > MAX_FACT_CHARS:
         raise ValueError(
-            f"the fact has {len(text)} characters, at most {MAX_FACT_CHARS} are kept; shorten or divide it"
+            f"the fact has {len(text)} characters, at most {MAX_FACT_CHARS} are stored; shorten or divide it"
         )
     return text
 

@@ -37,7 +37,7 @@ class PairingPage(Page[PairingView]):
 class PairingApproval(Value):
     """The options for the approval of a pairing."""
 
-    owner: bool = Field(default=False, description="whether the user becomes an owner too")
+    owner: bool = Field(default=False, description="whether the user also becomes an owner")
 
 
 class InvitationView(View):

@@ -181,7 +181,7 @@ class QuestionAnswer:
 
 @dataclass(frozen=True)
 class AnswerRefusal:
-    """The refusal of an answer, with the reply; ``withheld`` is an approval that the sender may not decide."""
+    """The refusal of an answer: the reply, and the approval (``withheld``) that the sender may not decide."""
 
     reply: str
     withheld: Question | None = None
@@ -285,7 +285,7 @@ def answer_own_lane(
 
 
 def operator_answer(question: Question, words: str | None, approves: bool | None, now: datetime) -> QuestionAnswer:
-    """Return an operator's answer; raises ``Conflict`` for an ended question, ``InvalidMessage`` for no fit."""
+    """Return an operator's answer; raises ``Conflict`` if the question has ended, ``InvalidMessage`` if invalid."""
     answer, status = storable_text(words or "").strip(), question.status_at(now)
     if len(answer) > ANSWER_CHARS:
         raise InvalidMessage(f"an answer may have at most {ANSWER_CHARS} characters")

@@ -204,7 +204,7 @@ class SkillScore:
 
 
 class _IndexedKeyword(NamedTuple):
-    """A keyword with its folded form and the words that a message must contain for it."""
+    """A keyword, its normalized form, and the words that a message must contain for it."""
 
     source: str
     folded: str

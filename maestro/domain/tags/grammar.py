@@ -95,9 +95,10 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
     script, digits, ``-``, ``_`` and ``.``; a slug may begin with ``@``. In code (fenced blocks, inline spans) tags are
     plain text.
 
-    A tag without a closing tag ends at the next tag. MEMORY and STATE end at the latest with their line and are
-    complete; a block ends at the latest with the answer and is incomplete. A closed block may contain MEMORY and STATE
-    tags as text; any other opening tag ends it. A closing tag in code counts only if there is none outside of code.
+    Without a closing tag, MEMORY and STATE end with their line or before the next tag, and are complete. Other tags
+    (blocks) then end with the answer or before the next tag, and are incomplete. A closed block may contain MEMORY and
+    STATE tags as text; any other opening tag ends it. A closing tag in code counts only if there is none outside of
+    code.
 
     An opening tag with an invalid key and without a closing tag is removed alone, and so is a closing tag without an
     opening tag. A tag in a Markdown quotation, also inside a list, is another author's: it is removed as far as the
@@ -108,8 +109,8 @@ def parse_answer(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: Fa
     parsed again.
     """
     parsed = _parse_once(answer.strip(), is_quotation)
-    # The removal of a tag, or of code marks, may form a new tag. Three passes remove the new tags of real texts; the
-    # opening brackets of further ones are replaced.
+    # The removal of a tag, or of code marks, may form a new tag. Three passes remove all of them in real texts; of
+    # any further tag, the opening bracket is replaced.
     visible = parsed.visible
     for _ in range(3):
         before, visible = visible, _parse_once(visible, lambda _: False).visible

@@ -29,13 +29,13 @@ class CodeSpan(NamedTuple):
 
 
 def code_spans(text: str) -> list[CodeSpan]:
-    """Return every range that is code if no code precedes it, sorted by start; ranges may overlap.
+    """Return every range that is code unless it begins within earlier code, sorted by start; ranges may overlap.
 
-    Read from the left: the first range is code, then the next one that begins after its end, and so on. A parser that
-    continues in the middle of the text considers only the ranges that begin there or later. A fence without a closing
-    line ends with its quotation, its list item or the text. An inline span ends within its paragraph, with as many
-    backticks as it began with. Indented lines are not code, because models indent the contents of lists. The time grows
-    about linearly with the length of the text.
+    A caller reads the ranges from the left: the first range is code, then the next one that begins after its end, and
+    so on. A parser that continues in the middle of the text considers only the ranges that begin there or later. A
+    fence without a closing line ends with its quotation, its list item or the text. An inline span ends within its
+    paragraph, with as many backticks as it began with. Indented lines are not code, because models indent the contents
+    of lists. The time grows about linearly with the length of the text.
     """
     fences = list(_fenced_blocks(text))
     begun = {fence.start for fence in fences}

@@ -240,7 +240,7 @@ class NewWebhook(View):
     account: Identifier = ValueField(default=DEFAULT_ACCOUNT, description="the account on that platform")
     channel: Identifier = ValueField(description="the channel of the answer: its id on the platform")
     thread: OptionalIdentifier = ValueField(default="", description="the thread of the answer; '' for none")
-    per_minute: PerMinute = ValueField(default=60, description="how many deliveries are accepted in a minute")
+    per_minute: PerMinute = ValueField(default=60, description="the most deliveries in a minute; more are refused")
     enabled: bool = True
     path: Slug
     scheme: SignatureScheme = SignatureScheme.STANDARD
