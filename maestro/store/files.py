@@ -14,7 +14,7 @@ ARRIVING = "arriving-"
 
 
 class MediaFolder:
-    """The folder of media files, in which a file appears complete or not at all."""
+    """The folder of media files; a file appears in it only when the file is complete."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -38,23 +38,23 @@ class MediaFolder:
 
     @contextmanager
     def create_temporary_folder(self) -> Iterator[Path]:
-        """Yield a temporary folder for new files, on the same file system, so that ``move_in`` need not copy them."""
+        """Yield a temporary folder for new files on the same file system, so that ``move_in`` does not copy them."""
         self._root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self._root, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
     def delete_stale_folders(self, until: float) -> None:
-        """Delete temporary folders of killed processes last changed at ``until`` (seconds since 1970) or earlier."""
+        """Delete temporary folders of killed processes, last changed at ``until`` (seconds since 1970) or before."""
         for folder in self._root.glob(f"{ARRIVING}*"):
             if folder.stat().st_mtime <= until:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def path_of_digest(self, digest: str) -> Path:
-        """Return the path for the file with this digest, whether or not the file exists."""
+        """Return the path for the file with this SHA-256, whether or not the file exists."""
         return self._root / digest[:2] / digest
 
     def read_content(self, digest: str) -> bytes:
-        """Return the content of the file with this digest; raises ``NotFound``."""
+        """Return the content of the file with this SHA-256; raises ``NotFound``."""
         path = self.path_of_digest(digest)
         if not path.is_file():
             raise NotFound(f"the file {digest} is not in the media folder")

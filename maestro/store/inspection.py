@@ -36,7 +36,7 @@ STEPS_BETWEEN_LOOKS = 10_000
 class Inspection:
     """The content and condition of the store; ``damage`` is SQLite's report, empty if SQLite found no damage.
 
-    ``thorough`` is false if the time did not suffice to check every page.
+    ``thorough`` is false if the time limit ended the check before it reached every page.
     """
 
     damage: str
@@ -50,7 +50,7 @@ class Inspection:
 
 
 def inspect_database(path: Path, seconds: float) -> Inspection:
-    """Inspect the database; the check of its pages stops after ``seconds``.
+    """Inspect the database; the check of the database's pages for damage stops after ``seconds``.
 
     Raises ``StoreUnreadable``, ``OlderDatabase`` and ``NewerDatabase``.
     """
@@ -76,7 +76,7 @@ def inspect_database(path: Path, seconds: float) -> Inspection:
 def is_locked(path: Path, seconds: float) -> bool:
     """Return whether another program holds the database's write lock for at least ``seconds``.
 
-    Call this only while Maestro uses the database, because closing the last connection changes the database's files.
+    Call this only while Maestro uses the database: closing the last connection to it changes its files.
     """
     address = f"{path.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, timeout=seconds, isolation_level=None)) as connection:
@@ -97,7 +97,7 @@ def read_stored_accounts(path: Path) -> Sequence[ModelAccount]:
 
 
 def _find_damage(connection: Connection, seconds: float) -> str | None:
-    """Return SQLite's report of damage: empty without damage, None if the time did not suffice."""
+    """Return SQLite's report of damage: empty without damage, None if the time limit ended the check."""
     deadline = time.monotonic() + seconds
     driver = connection.connection.driver_connection
     assert driver is not None

@@ -1,4 +1,4 @@
-"""The database: one writing connection per process, several reading ones, and a reserve file for a full disk.
+"""The connections to the database: one writer per process, several readers, and a reserve file for a full disk.
 
 See docs/invariants.md: transactions.
 """
@@ -22,18 +22,18 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from maestro.domain.errors import StoreBusy, StoreDamaged, StoreFull
 
 BUSY_SECONDS = 30.0
-"""The most seconds that a transaction waits for the lock of the database, or a thread for a connection."""
+"""The most seconds that a transaction waits for the database's lock, or that a thread waits for a connection."""
 READERS = 8
 CACHED_STATEMENTS = 512
-"""The number of compiled statements that the driver caches: a message needs more than the default of 128."""
+"""The number of compiled statements that the driver caches; one message needs more than the default of 128."""
 OBSERVER_SECONDS = 2.0
 DATABASE_ERRORS = (DatabaseError, sqlite3.DatabaseError, PoolTimeout)
 """The database errors of SQLAlchemy and of the SQLite driver."""
 PRIMARY_CODE = 0xFF
-"""The bits of SQLite's extended result codes that contain the primary code."""
+"""The bits of an extended result code of SQLite that contain the primary code."""
 
 _NOT_UTF_8 = "Could not decode to UTF-8"
-"""The first words of the driver's error for a text that is not UTF-8, an error without a result code."""
+"""The first words of the driver's error for a text that is not UTF-8; this error has no result code."""
 
 RESCUE = (
     "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
@@ -41,9 +41,9 @@ RESCUE = (
 )
 
 RESERVE_BYTES = 512 * 1024
-"""Room for ten commits of an answer; its bytes are random, because a file system may compress or skip zeros."""
+"""Bytes for ten commits of an answer; the file has random content, because a file system may not store zeros."""
 LOOK_SECONDS = 10.0
-"""The fewest seconds between two attempts to create the reserve again."""
+"""The fewest seconds between two attempts to create the reserve file again."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ MARK_BUSY_SECONDS = 5.0
 def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """Return the engine for writing, with a pool of one connection.
 
-    Threads of the process wait for the connection in Python and are woken at once, instead of polling SQLite's lock.
+    A thread waits for the connection in Python and is woken at once, instead of polling the lock of SQLite.
     """
     # ``secure_delete`` overwrites deleted content; its default differs between builds of SQLite.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
@@ -63,8 +63,8 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
 def open_readers(path: Path) -> Engine:
     """Return the engine for reading; its connections cannot write and never block a writer.
 
-    Only the writer sets the journal mode: SQLite refuses it at once, despite any timeout, while another process creates
-    the database.
+    Only the writer sets the journal mode. SQLite refuses a change of the mode at once, despite any timeout, while
+    another process creates the database.
     """
     return create_database_engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
 
@@ -72,8 +72,8 @@ def open_readers(path: Path) -> Engine:
 def open_observer(path: Path) -> Engine:
     """Return the engine for an inspection that creates and changes no file.
 
-    After a clean shutdown there is no write-ahead log, and SQLite would create one even for reading, so the file is
-    opened as immutable. If there is a log, a process may be writing, and the log is read as well.
+    After a clean shutdown there is no write-ahead log, and SQLite would create one even for reading. The file is then
+    opened as immutable. If there is a log, a process may be writing, and SQLite reads the log and the file.
     """
     settled = not path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'immutable=1' if settled else 'mode=ro'}"
@@ -85,12 +85,12 @@ def open_observer(path: Path) -> Engine:
 
 
 def driver_connection(connection: Connection) -> sqlite3.Connection:
-    """Return the SQLite driver's connection inside a SQLAlchemy connection."""
+    """Return the connection of the SQLite driver that a SQLAlchemy connection wraps."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 
 def store_failure(error: Exception, path: Path) -> StoreBusy | None:
-    """Convert a database error to an error of the store, without the SQL statement.
+    """Convert a database error to an error of the store, whose message has no SQL statement.
 
     Returns None for an error about the written values, such as a violated constraint.
     """
@@ -105,9 +105,9 @@ def store_failure(error: Exception, path: Path) -> StoreBusy | None:
 
 
 def describe_damage(path: Path, cause: BaseException | None) -> str:
-    """Describe the damage that a database error reports, and its repair; empty for other errors."""
+    """Return a description of the damage that a database error reports, and its repair; empty for other errors."""
     if str(cause).startswith(_NOT_UTF_8):
-        # The driver's message is not used, because it quotes the invalid text.
+        # The driver's message would quote the invalid text.
         problem = "a text in it is not UTF-8"
     elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         problem = str(cause)
@@ -132,7 +132,7 @@ def create_database_engine(
 
     @event.listens_for(engine, "connect")
     def prepare_connection(connection: Any, _record: Any) -> None:
-        # None stops the driver from beginning (deferred) transactions, because ``begin_transaction`` begins them.
+        # None stops the driver from beginning transactions by itself; ``begin_transaction`` begins them.
         connection.isolation_level = None
         for pragma in (f"busy_timeout={round(busy_seconds * 1000)}", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
@@ -140,7 +140,7 @@ def create_database_engine(
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
-        driver.execute(begin)  # A statement on the driver saves the cost of a SQLAlchemy result.
+        driver.execute(begin)  # The driver's call saves the cost of a SQLAlchemy result.
 
     return engine
 
@@ -148,8 +148,8 @@ def create_database_engine(
 class Reserve:
     """The reserve file, deleted to free space when the disk is full; ``path`` is the path of the database.
 
-    All processes that use the database share the file. Only a process that called ``create`` creates the file, also
-    again after its release.
+    All processes that use the database share the file. Only a process that called ``create`` creates the file, again
+    after each release.
     """
 
     def __init__(self, path: Path) -> None:
@@ -159,11 +159,11 @@ class Reserve:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the reserve was released, and the disk has had no room since to create it again."""
+        """Whether this process maintains the reserve file but the file does not exist."""
         return self._wanted and not self._path.exists()
 
     def create(self) -> None:
-        """Create the reserve file, and recreate it after each release."""
+        """Create the reserve file, and from now on create it again after each release."""
         self._wanted = True
         self.restore()
 
@@ -177,7 +177,7 @@ class Reserve:
         return True
 
     def restore(self) -> None:
-        """Create the reserve file again if it is missing and the disk has room for twice its size."""
+        """Create the reserve file if it is missing and the disk has room for twice its size."""
         if not self._wanted or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + LOOK_SECONDS
@@ -205,8 +205,8 @@ def write_file(path: Path, content: bytes) -> None:
 class WriteHistory:
     """The outcomes of this process's writes to the database.
 
-    Moments are seconds since 1970, and 0 means never. ``problem`` is the reason of the last failed write, and
-    ``replaced`` counts lost writing connections that were replaced.
+    Times are seconds since 1970, and 0 means never. ``problem`` is the reason of the last failed write. ``replaced``
+    counts the writing connections that were lost and replaced.
     """
 
     succeeded_at: float = 0.0
@@ -224,10 +224,9 @@ class WriteHistory:
 class Writer:
     """The pool of a process's only writing connection, for which threads queue.
 
-    A thread that is interrupted inside the pool can lose the connection, so that no thread holds it and none can get
-    it. The connection is replaced when a thread has timed out waiting for it, no living thread holds it, and none
-    returned it meanwhile. The last condition is needed because a thread that just got a returned connection may not be
-    registered as its holder yet.
+    If a thread is interrupted inside the pool, the connection can be lost: no thread holds it, and none can get it. The
+    connection counts as lost when a thread timed out waiting for it, no living thread holds it, and no thread returned
+    it meanwhile. A thread that just got a returned connection may not be registered as its holder yet.
     """
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
@@ -242,7 +241,7 @@ class Writer:
 
     @contextmanager
     def begin_transaction(self) -> Iterator[Connection]:
-        """Yield the connection in a transaction that is committed at the end of the block; raises ``StoreBusy``.
+        """Yield the connection in a transaction, which is committed at the end of the block; raises ``StoreBusy``.
 
         Only a transaction that changed rows counts as a successful write.
         """
@@ -263,7 +262,7 @@ class Writer:
             self._record_success()
 
     def test_write(self) -> None:
-        """Test writing by rewriting the database's header unchanged; raises ``StoreBusy`` if that fails."""
+        """Test that the database can be written, by rewriting its header unchanged; raises ``StoreBusy`` if not."""
         with self.begin_transaction() as connection:
             driver_connection(connection).execute("PRAGMA user_version=0")
         self._record_success()
@@ -287,7 +286,7 @@ class Writer:
             try:
                 yield connection
             finally:
-                # The count rises first, because a waiting thread could otherwise take the connection for lost.
+                # The count rises before the holder is cleared; otherwise a waiting thread could consider the connection lost.
                 self._given_back += 1
                 self._holder = None
 
@@ -309,9 +308,9 @@ class Writer:
         self._driver = driver
 
     def _replace_lost(self, waited_for: Engine, given_back: int) -> bool:
-        """Replace the engine if its connection is lost; return whether this or another thread replaced it.
+        """Replace the engine if its connection is lost; return whether this or another thread replaced the engine.
 
-        ``given_back`` is the count of returned connections when the thread began to wait.
+        ``given_back`` is the count of returned connections when the calling thread began to wait.
         """
         with self._lock:
             if self.engine is not waited_for:
@@ -320,7 +319,7 @@ class Writer:
                 return False
             log.error("store.writer_replaced", waited_seconds=self._busy_seconds)
             with suppress(sqlite3.Error):
-                # An open transaction on the lost connection would block the next writer.
+                # An open transaction on the lost connection would block the new connection.
                 self._driver.close()
             waited_for.dispose()
             self.history = replace(self.history, replaced=self.history.replaced + 1)
@@ -329,10 +328,10 @@ class Writer:
 
 
 class CommitMark:
-    """A connection that reads only ``data_version``, a number that changes with each commit of other connections.
+    """A connection that reads ``data_version``, a number that each commit of another connection changes.
 
-    Commits of other processes change it too. Reading it takes microseconds, a hundredth of the cheapest query of a
-    table.
+    Commits of other processes change the number as well. Reading the number takes microseconds, a hundredth of the
+    cheapest query of a table.
     """
 
     def __init__(self, path: Path) -> None:
@@ -349,7 +348,7 @@ class CommitMark:
         return str(version)
 
     def close(self) -> None:
-        """Close the connection; a later call of ``read_mark`` opens another one."""
+        """Close the connection; the next call of ``read_mark`` opens a new connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

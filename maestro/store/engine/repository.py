@@ -1,4 +1,4 @@
-"""The base class of all repositories, the connection of a transaction, and helpers for rows."""
+"""The base class of all repositories (classes of queries), the connection of a transaction, and helpers for rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,14 +21,14 @@ Found = TypeVar("Found")
 Kind = TypeVar("Kind")
 
 STAMPED = frozenset(RowVersions._fields)
-"""The tables whose rows are cached across transactions, by version."""
+"""The tables whose rows are cached across transactions, valid for one version of the rows."""
 
 
 class Link:
-    """The connection of one transaction, and its ORM session, which is created when first used."""
+    """The connection of one transaction, with an ORM session that is created when it is first used."""
 
     def __init__(self, connection: Connection, caches: dict[str, Any] | None = None) -> None:
-        """``caches`` hold query results across transactions, by the name of the query."""
+        """``caches`` holds query results across transactions, by the name of the query."""
         self.connection = connection
         self.caches = caches if caches is not None else {}
         self.reads_cached = True
@@ -42,29 +42,29 @@ class Link:
     def write_later(
         self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Collect values to write before the commit; all values with the same name and key share one ``write``."""
+        """Collect values to write before the commit; values of the same repository and key share one ``write``."""
         pending, _ = self._unwritten.get((name, key), ({}, write))
         self._unwritten[(name, key)] = ({**pending, **values}, write)
 
     def write_collected(self, *names: str) -> None:
-        """Write the values collected by ``write_later``, of these repositories or of all."""
+        """Write the values that ``write_later`` collected for these repositories (none named: for all)."""
         for key in [key for key in self._unwritten if not names or key[0] in names]:
             values, write = self._unwritten.pop(key)
             write(values)
 
     def call_after_commit(self) -> None:
-        """Make the calls that were registered for the time after the commit."""
+        """Make the calls that were registered to follow the commit."""
         for call in self.when_committed:
             call()
 
     @cached_property
     def session(self) -> Session:
-        """The ORM session of this transaction; its objects may belong to tables that are cached across transactions."""
+        """The ORM session of this transaction; using it stops reads from caches, because objects may be changed."""
         self.reads_cached = False
         return Session(self.connection, expire_on_commit=False, autoflush=False)
 
     def flush_writes(self) -> None:
-        """Write collected values, and new or changed objects."""
+        """Write the collected values, and all new or changed objects of the session."""
         self.write_collected()
         self.flush_objects()
 
@@ -82,7 +82,7 @@ class Link:
             with self._open_savepoint():
                 yield
                 self.flush_writes()
-        except BaseException:  # A cancellation is handled as well; every exception is raised again.
+        except BaseException:  # This includes cancellations; every exception is raised again.
             self.known.clear()
             self._unwritten.clear()
             raise
@@ -93,7 +93,7 @@ class Link:
         if "session" in self.__dict__:
             self.session.flush()
             with self.session.begin_nested():
-                # This call begins the savepoint, so that later statements on the driver are part of it.
+                # This call begins the savepoint, so that the savepoint includes later statements on the driver.
                 self.session.connection()
                 yield
                 self.session.flush()
@@ -102,9 +102,9 @@ class Link:
             try:
                 yield
                 if "session" in self.__dict__:
-                    # The session was created in this savepoint, so its commit ends only a nested savepoint of its own.
+                    # The session began inside this savepoint and has a nested one: its commit ends only the nested savepoint.
                     self.session.commit()
-            except BaseException:  # A cancellation is handled as well; every exception is raised again.
+            except BaseException:  # This includes cancellations; every exception is raised again.
                 self.close()
                 self.__dict__.pop("session", None)
                 raise
@@ -115,7 +115,7 @@ class Link:
 
 
 def read_once(method: Query) -> Query:
-    """Decorate a query to cache its results within a transaction, until its repository changes a row."""
+    """Decorate a query to cache its results within a transaction until the query's repository changes a row."""
 
     @wraps(method)
     def query_once(self: "Repository", *arguments: Any) -> Any:
@@ -129,21 +129,21 @@ def read_once(method: Query) -> Query:
 
 
 def with_values(row: Row, **values: object) -> Row:
-    """Return a copy of a row that was read as a value, with new values in some columns."""
+    """Return a copy of a read-only row, with new values in some columns."""
     copy: Row = type(row).__new__(type(row))
     copy.__dict__.update(row.__dict__, **values)
     return copy
 
 
 def require_found(found: Found | None, missing: str) -> Found:
-    """Return a value that is not None; raise ``NotFound`` with the message ``missing`` otherwise."""
+    """Return ``found``; raise ``NotFound`` with the message ``missing`` if ``found`` is None."""
     if found is None:
         raise NotFound(missing)
     return found
 
 
 class LazyRepository(Generic[Kind]):
-    """A descriptor that creates a repository at its first use, without the lock of a ``cached_property``."""
+    """A descriptor that creates a repository at its first use, faster than a ``cached_property``, which has a lock."""
 
     def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
         self._kind = kind
@@ -152,19 +152,19 @@ class LazyRepository(Generic[Kind]):
         self._name = name
 
     def __get__(self, holder: Any, owner: type[Any]) -> Kind:
-        # The repository is stored in the instance's ``__dict__``, so that the next access does not call ``__get__``.
+        # An entry in the instance's ``__dict__`` makes Python skip ``__get__`` at the next access.
         made: Kind = self._kind(holder._link, holder._now)
         holder.__dict__[self._name] = made
         return made
 
 
 class Repository:
-    """The queries about one kind of row, within one transaction.
+    """A base class for the queries about one kind of row, within one transaction.
 
     Queries that every message needs are ``PreparedStatement`` constants of the class and run on the driver's connection
-    (ADR 7). New or changed objects are written only when the session is flushed, and a statement sees and changes only
-    rows that are written. Loaded objects keep the values they were loaded with: to see a row after a statement changed
-    it, read it as a value, or load it for the first time.
+    (ADR 7). The session writes new or changed objects only when it is flushed, and a statement sees only rows that are
+    written. An object keeps the values it was loaded with. To see a row after a statement changed it, read it as a
+    read-only row.
     """
 
     _noun = "Repository"
@@ -196,13 +196,13 @@ class Repository:
         return self._session.exec(query.limit(1)).first() is not None
 
     def _cached_values(self) -> dict[object, Any]:
-        """Return the cached results of this repository's queries in this transaction."""
+        """Return the results of this repository's queries that are cached in this transaction."""
         return self._link.known.setdefault(self._noun, {})
 
     def _invalidate_cache(self, prepared: PreparedStatement | None = None) -> None:
         """Drop this repository's cached results, because its rows change.
 
-        ``prepared`` is the statement that changes them, None for any other kind of change.
+        ``prepared`` is the statement that changes the rows, None for any other kind of change.
         """
         if prepared is None or prepared.changed_table in STAMPED:
             self._link.reads_cached = False
@@ -212,7 +212,7 @@ class Repository:
             self._link.known.pop(name, None)
 
     def _read_rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Return the rows that a prepared statement reads, in its order."""
+        """Return the rows that a prepared statement reads, in the order of the statement."""
         return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
 
     def _read_row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
@@ -223,7 +223,7 @@ class Repository:
         return prepared.run_statement(self._link.driver, values).fetchone() is not None
 
     def _read_value(self, prepared: PreparedStatement, **values: object) -> Any:
-        """Return the first column of the first row that a prepared statement reads, or None."""
+        """Return the first column of the first row that a prepared statement reads; None without a row."""
         row = self._read_row(prepared, **values)
         return row[0] if row is not None else None
 
@@ -233,7 +233,7 @@ class Repository:
         return prepared.run_statement(self._link.driver, values).rowcount
 
     def _run_returning(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
-        """Run a prepared statement that changes rows; return the ``returning`` columns of each changed row."""
+        """Run a prepared statement that changes rows; return its ``returning`` columns for each changed row."""
         self._invalidate_cache(prepared)
         return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
 
@@ -243,9 +243,9 @@ class Repository:
         return prepared.run_statement(self._link.driver, values).lastrowid or 0
 
     def _add_row(self, row: Row) -> Row:
-        """Write a new row without the session and return it; a row without an id gets one.
+        """Write a new row without the ORM session and return it; a row without an id gets an id.
 
-        The row is not part of the session: a later change of a column needs its own statement.
+        The session does not know the row, so a later change of a column needs its own statement.
         """
         row_id = self._insert_row(row_insert(type(row)), **vars(row))
         if getattr(row, "id", row_id) is None:
@@ -253,20 +253,20 @@ class Repository:
         return row
 
     def _read_model(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
-        """Return the first row of a ``select`` of a whole table as a value, or None.
+        """Return the first row of a ``select`` of a whole table as a read-only row, or None.
 
-        A value is not part of the session, costs a tenth of an object, and cannot be changed: setting a column raises,
-        and so does adding the value to the session.
+        A read-only row is not part of the session and costs a tenth of an object. Setting a column raises, and so does
+        adding the row to the session.
         """
         row = self._read_row(prepared, **values)
         return prepared.convert_row(model, row) if row is not None else None
 
     def _read_models(self, prepared: PreparedStatement, model: type[Row], **values: object) -> list[Row]:
-        """Return every row of a ``select`` of a whole table as a value, as ``_read_model`` does."""
+        """Return all rows of a ``select`` of a whole table as read-only rows; see ``_read_model``."""
         return [prepared.convert_row(model, row) for row in self._read_rows(prepared, **values)]
 
     def _read_model_by(self, model: type[Row], **key: object) -> Row | None:
-        """Return the first row with these values in its columns as a value, as ``_read_model`` does, or None."""
+        """Return the first row with these column values as a read-only row, or None; see ``_read_model``."""
         return self._read_model(row_select(model, *key), model, **key)
 
     def _count_rows(self, *conditions: Any) -> int:
@@ -276,7 +276,7 @@ class Repository:
         self._run_statement(update(model).where(inspect(model).columns["id"] == row_id).values(**values))
 
     def _save_objects(self, row: Row, *others: SQLModel) -> Row:
-        """Write objects that are new or were changed, and return the first."""
+        """Write these objects, which are new or were changed, and return the first object."""
         self._session.add_all((row, *others))
         self._session.flush()
         return row
@@ -292,7 +292,7 @@ class Repository:
         return int(row[0]) if row else 0
 
     def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
-        """Assign only ids above ``floor`` to new rows of a table that does not reuse ids; later floors only rise."""
+        """Give new rows of a table that does not reuse ids only ids above ``floor``; never lower the next id."""
         name, driver = table.__tablename__, self._link.driver
         if self._read_highest_id(table) >= floor:
             return
@@ -301,10 +301,9 @@ class Repository:
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
     def _run_statement(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
-        """Run a statement that is not prepared, with values for its parameters.
+        """Run a statement that is not prepared, with values for the statement's parameters.
 
-        Meant for changes of rows and reads of columns: it costs half as much as the session, which also searches its
-        objects.
+        Changes of rows and reads of columns use this method. It costs half as much as the session.
         """
         self._invalidate_cache()
         return self._link.connection.execute(statement, values)

@@ -1,4 +1,4 @@
-"""Creates and migrates the tables, and refuses a database that this release cannot migrate."""
+"""Creation and migration of the tables, and refusal of a database that this release cannot migrate."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ OLDEST_SQLITE = (3, 35)
 def upgrade_database(path: Path) -> None:
     """Create the database file, or migrate its tables to this release.
 
-    Raises ``NewerDatabase`` when a later release wrote it, ``OlderDatabase`` when a version before the first release
-    did, and ``StoreUnreadable`` when it is no readable SQLite file.
+    Raises ``NewerDatabase`` for a file of a later release, ``OlderDatabase`` for a file of a version before the first
+    release, and ``StoreUnreadable`` for a file that is no readable SQLite database.
     """
     with open_connection(open_writer(path), path) as connection:
         if not _has_current_tables(connection, path):
@@ -31,7 +31,7 @@ def upgrade_database(path: Path) -> None:
 
 
 def check_schema(path: Path) -> None:
-    """Require the tables of this release, without changing the file, because another process may be using it.
+    """Check that a database file has the tables of this release, without changing the file.
 
     Raises ``OlderDatabase`` when an earlier release wrote the file, and the errors of ``upgrade_database``.
     """
@@ -40,7 +40,7 @@ def check_schema(path: Path) -> None:
 
 
 def require_release(connection: Connection, path: Path) -> None:
-    """Require the tables of this release in an open database; raises ``OlderDatabase`` and ``NewerDatabase``."""
+    """Raise ``OlderDatabase`` or ``NewerDatabase`` unless an open database has the tables of this release."""
     if not _has_current_tables(connection, path):
         raise OlderDatabase(
             f"{path} was written by an older version of Maestro. End that version if it runs, and bring the database "
@@ -78,7 +78,7 @@ def open_connection(engine: Engine, path: Path) -> Iterator[Connection]:
 
 
 def _open_error(path: Path, cause: BaseException | None) -> str:
-    """Return the reason and the fix for an error of the driver as a sentence."""
+    """Return a message with the reason and the fix for an error of the SQLite driver."""
     damaged = describe_damage(path, cause)
     if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
         return damaged
@@ -88,9 +88,9 @@ def _open_error(path: Path, cause: BaseException | None) -> str:
 
 
 def _has_current_tables(connection: Connection, path: Path) -> bool:
-    """Return whether the tables are those of this release, and false if they can be migrated to it.
+    """Return whether the tables are those of this release; false means that they can be migrated.
 
-    Raises ``NewerDatabase``, and ``OlderDatabase`` for tables that no migration starts from.
+    Raises ``NewerDatabase``, and ``OlderDatabase`` for tables that cannot be migrated.
     """
     found, known = _recorded_revision(connection), list_revisions()
     if found is not None and found < known[0]:
@@ -108,7 +108,7 @@ def _has_current_tables(connection: Connection, path: Path) -> bool:
 
 
 def run_migrations(connection: Connection) -> None:
-    """Run all migrations that the database lacks."""
+    """Run all migrations that a database has not had yet."""
     # Alembic is imported only here, because its import takes 0.1 s of CPU time and most starts need no migration.
     command, config = import_module("alembic.command"), import_module("alembic.config").Config()
     config.set_main_option("script_location", str(MIGRATIONS))

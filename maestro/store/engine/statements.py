@@ -1,8 +1,7 @@
-"""SQL statements that are compiled once and run on the driver directly, at a fifth of SQLAlchemy's cost.
+"""SQL statements that are compiled once and run by the SQLite driver, at a fifth of the cost of SQLAlchemy.
 
-All differences between databases are in this module and in ``repository``: the dialect, upserts, a list as one
-parameter, the larger of two values. Other repositories import these from here, so that a second database would need its
-branches in two modules only.
+Only this module and ``repository`` depend on the kind of database: the dialect, upserts, a list as one parameter, the
+larger of two values. Other repositories import these, so support for a second database would change two modules only.
 """
 
 import json
@@ -54,9 +53,9 @@ NO_LIMIT = -1
 
 @dataclass(frozen=True, slots=True)
 class _CompiledStatement:
-    """The SQL of a statement, its parameters by index, and its columns.
+    """The SQL of a statement, the statement's parameters by index, and its columns.
 
-    ``fixed`` has a default value for each parameter; ``open`` are the parameters that each run must give. A convert
+    ``fixed`` has a default value for each parameter. ``open`` are the parameters that each run must give. A convert
     function exists only where a type differs between Python and SQLite.
     """
 
@@ -70,8 +69,8 @@ class _CompiledStatement:
 class PreparedStatement:
     """A statement that is compiled at its first run, with ``bindparam``s for variable values.
 
-    Repositories define these statements as class constants. A list cannot be a parameter, because its length would
-    change the SQL: use ``is_one_of`` for constants, and ``is_in_list`` with a ``write_json_list`` for other values.
+    Repositories define prepared statements as class constants. A list cannot be a parameter, because its length would
+    change the SQL. Use ``is_one_of`` for constants, and ``is_in_list`` with ``write_json_list`` for other values.
     """
 
     def __init__(self, statement: ReturnsRows) -> None:
@@ -84,7 +83,7 @@ class PreparedStatement:
         return changed.name if changed is not None else ""
 
     def run_statement(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        """Run the statement; raises ``KeyError`` for a parameter without a value, and the driver's errors."""
+        """Run the statement; raises ``KeyError`` for a missing parameter, and the errors of the driver."""
         ready = self._compiled
         arguments = list(ready.fixed)
         for index, name, convert in ready.open:
@@ -92,7 +91,7 @@ class PreparedStatement:
         return driver.execute(ready.sql, arguments)
 
     def convert_rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Convert rows of the driver to rows with Python's types."""
+        """Convert rows of the SQLite driver to rows with Python's types."""
         results = self._compiled.results
         if not results:
             return list(cells)
@@ -105,7 +104,7 @@ class PreparedStatement:
         return converted
 
     def convert_row(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
-        """Convert a row to a value of its table's class; see ``Repository._read_model``.
+        """Convert a row to an instance of its table's class; see ``Repository._read_model``.
 
         The table's columns begin at index ``first`` of the row, and other columns may follow.
         """
@@ -144,22 +143,22 @@ def sqlite_dialect() -> Dialect:
 
 
 def is_one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
-    """Return the condition that a column equals one of these constants."""
+    """Return the SQL condition that a column equals one of these constants."""
     return or_(*(column == value for value in values))
 
 
 def equals_parameters(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
-    """Return the condition that each named column equals the parameter of the same name."""
+    """Return the SQL condition that each named column equals the parameter of the same name."""
     return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
 
 
 def is_in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
-    """Return the condition that a column equals one of the values in a parameter made by ``write_json_list``."""
+    """Return the SQL condition that a column equals a value of a list parameter (see ``write_json_list``)."""
     return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
 
 
 def write_json_list(values: Iterable[object]) -> str:
-    """Return values as a JSON array, for a parameter of ``is_in_list``."""
+    """Return values as a JSON array, the form of a list parameter of ``is_in_list``."""
     return json.dumps(list(values))
 
 
@@ -177,18 +176,18 @@ def larger_of_two(first: Any, second: Any) -> ColumnElement[Any]:
 
 @cache
 def row_insert(table: type[SQLModel]) -> PreparedStatement:
-    """Return the statement that adds a row, with parameters named like the columns."""
+    """Return the statement that adds a row to a table; the parameters are named like the columns."""
     return PreparedStatement(insert(table))
 
 
 @cache
 def row_select(table: type[SQLModel], *names: str) -> PreparedStatement:
-    """Return the statement that reads the rows with given values in columns; parameters are named like the columns."""
+    """Return the statement that reads rows by the values of columns; the parameters are named like the columns."""
     return PreparedStatement(select(table).where(equals_parameters(table, *names)))
 
 
 @cache
 def row_update(table: type[SQLModel], *names: str) -> PreparedStatement:
-    """Return the statement that updates columns of a row; parameters are ``its_id`` and ``its_<column>``."""
+    """Return the statement that updates columns of a row; its parameters are ``its_id`` and ``its_<column>``."""
     values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
     return PreparedStatement(update(table).where(inspect(table).c.id == bindparam("its_id")).values(values))

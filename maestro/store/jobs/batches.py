@@ -1,4 +1,4 @@
-"""Queries for replay batches, their items, and the jobs that a new batch may replay."""
+"""Queries for replay batches, the items of a batch, and the jobs that a new batch may replay."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,16 +28,16 @@ from maestro.store.jobs.delegations import Delegations
 from maestro.store.jobs.filters import filter_conditions
 
 PRICED_CALLS = 1000
-"""The number of newest model calls whose average cost is the price in a preview."""
+"""The number of newest model calls from whose average cost a preview computes the price of a call."""
 
 Key = TypeVar("Key")
 
 
 class Batches(Repository):
-    """Queries for replay batches and their items.
+    """Queries for replay batches (replays of many jobs) and their items, one for each job.
 
-    Each item is settled in the transaction that changes its job, so each job is begun only once, even if processes die
-    or several work on the batch.
+    The transaction that changes a job also settles the job's item. So each job is begun once, even if processes die or
+    several processes work on one batch.
     """
 
     _OPEN = PreparedStatement(
@@ -53,10 +53,10 @@ class Batches(Repository):
     )
 
     def add_batch(self, batch: ReplayBatch, previews: Iterable[JobPreview]) -> None:
-        """Add a batch with an item for each job, in order; items of jobs with a problem are refused at once."""
+        """Add a batch with an item for each job, in order; an item whose job has a problem is refused at once."""
         self._save_objects(batch)
         for place, one in enumerate(previews, start=1):
-            # A prepared statement saves time: the transaction adds up to 100,000 rows and blocks all other writers.
+            # A prepared statement is faster; this transaction adds up to 100,000 rows and blocks all other writers.
             self._insert_row(
                 self._ADDED,
                 batch_id=batch.id,
@@ -70,7 +70,7 @@ class Batches(Repository):
             )
 
     def get(self, batch_id: str) -> ReplayBatch:
-        """Return a batch; raises ``NotFound``."""
+        """Return the batch with this id; raises ``NotFound``."""
         return require_found(self._session.get(ReplayBatch, batch_id), f"batch {batch_id} does not exist")
 
     def list_newest_batches(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
@@ -79,11 +79,11 @@ class Batches(Repository):
         return self._find_all(batches.where(ReplayBatch.id < after) if after is not None else batches)
 
     def list_open_batches(self) -> Sequence[ReplayBatch]:
-        """Return the batches that have not ended as values, oldest first."""
+        """Return the batches that have not ended as read-only rows, oldest first."""
         return self._read_models(self._OPEN, ReplayBatch)
 
     def count_items_by_state(self, batch_id: str) -> BatchProgress:
-        """Return the progress of a batch: the counts of its items by state."""
+        """Return the progress of a batch: the number of its items in each state."""
         states = select(ReplayItem.state, func.count()).where(ReplayItem.batch_id == batch_id)
         statuses = (
             select(Job.status, func.count())
@@ -96,7 +96,7 @@ class Batches(Repository):
         )
 
     def list_items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
-        """Return up to ``limit`` items with an index above ``after``, in one of these states (none given: any)."""
+        """Return up to ``limit`` items with an index above ``after``, in these states (none given: all states)."""
         items = (
             select(ReplayItem, Job.status)
             .outerjoin(Job, col(Job.id) == func.nullif(ReplayItem.began, ""))
@@ -108,7 +108,7 @@ class Batches(Repository):
         return [BatchItemView.from_row(item, status=status) for item, status in rows]
 
     def list_open_lanes(self) -> Sequence[str]:
-        """Return the lane of each pending or running job that a batch began; an empty text for a job without a lane."""
+        """Return the lane of each pending or running job that a batch began; an empty text for no lane."""
         begun = select(ReplayItem.began).where(ReplayItem.began == Job.id, ReplayItem.state == ItemState.BEGUN)
         lanes = select(func.coalesce(Job.lane, "")).where(is_one_of(col(Job.status), HOLDS_LANE), begun.exists())
         return self._run_statement(lanes).scalars().all()
@@ -116,7 +116,7 @@ class Batches(Repository):
     def list_waiting_items(
         self, batch_id: str, limit: int, without_lanes: Iterable[str] = ()
     ) -> Sequence[tuple[int, str]]:
-        """Return the index and lane of the next waiting items of a batch, except items in ``without_lanes``."""
+        """Return the index and the lane of the next waiting items of a batch, without these lanes."""
         items = select(ReplayItem.place, ReplayItem.lane).where(
             *_waiting_items_of(batch_id), col(ReplayItem.lane).not_in(list(without_lanes))
         )
@@ -125,25 +125,25 @@ class Batches(Repository):
         ]
 
     def take_item(self, batch_id: str, item_index: int) -> str | None:
-        """Return the job id of a waiting item to begin it, or None if the item no longer waits."""
+        """Return the job id of an item to begin, or None if the item is no longer waiting."""
         job_id: str | None = self._read_value(self._WAITS, of_batch=batch_id, at_place=item_index)
         return job_id
 
     def settle_item(self, batch_id: str, item_index: int, state: ItemState, began: str = "", problem: str = "") -> None:
-        """Store the outcome of an item; after the last item, end the batch."""
+        """Store the outcome of a batch's item; after the last item, end the batch."""
         row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == item_index)
         self._run_statement(row.values(state=state, began=began, problem=problem, at=self._now))
         self.end_batch_if_done(batch_id)
 
     def skip_waiting_items(self, batch_id: str) -> None:
-        """Skip all waiting items of a batch, which ends the batch."""
+        """Stop a batch: skip all its waiting items, and end the batch."""
         self._run_statement(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
         waiting = update(ReplayItem).where(*_waiting_items_of(batch_id))
         self._run_statement(waiting.values(state=ItemState.SKIPPED, at=self._now))
         self.end_batch_if_done(batch_id)
 
     def end_batch_if_done(self, batch_id: str) -> None:
-        """End a batch if none of its items waits."""
+        """End a batch if it has no waiting item."""
         waiting = select(ReplayItem.place).where(*_waiting_items_of(batch_id))
         open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~waiting.exists())
         self._run_statement(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
@@ -154,7 +154,7 @@ def _waiting_items_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
 
 
 class BatchCandidates(Repository):
-    """Queries for the jobs that a batch may replay, read in batches."""
+    """Queries for the jobs that a batch may replay, which read many jobs at once."""
 
     _delegations = LazyRepository(Delegations)
     _JOBS = PreparedStatement(select(Job).where(is_in_list(col(Job.id), "ids")))
@@ -190,18 +190,18 @@ class BatchCandidates(Repository):
     )
 
     def list_matching_ids(self, job_filter: JobFilter, limit: int) -> Sequence[str]:
-        """Return the ids of up to ``limit`` jobs that match a filter, in the order of their positions."""
+        """Return the ids of up to ``limit`` jobs that match a filter, in the order of arrival."""
         jobs = select(Job.id).where(*filter_conditions(job_filter))
         return self._run_statement(jobs.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
     def read_jobs(self, ids: Sequence[str]) -> Iterator[tuple[str, BatchCandidate | None]]:
-        """Yield each job id with the job's data for a preview, in the given order; None for a missing job."""
+        """Yield each job id with the data that a preview needs, in the given order; None for a missing job."""
         for batch in split_into_batches(ids):
             candidates = self._read_candidates(batch)
             yield from ((job_id, candidates.get(job_id)) for job_id in batch)
 
     def read_average_costs(self) -> Prices:
-        """Return the average cost of recent model calls, which previews use as the price of a call."""
+        """Return the average cost of recent model calls, which previews use as the price of one call."""
         newest = (
             select(UsageRow.agent_id, UsageRow.model, UsageRow.cost_usd)
             .where(UsageRow.state == CallState.ANSWERED, col(UsageRow.cost_usd).is_not(None))
@@ -240,7 +240,7 @@ class BatchCandidates(Repository):
         }
 
     def _find_newest_jobs(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
-        """Return, for each of these jobs, the newest job that answers the same message or does the same task."""
+        """Return, by job id, the newest job that answers the same message or does the same task."""
         ids = list(jobs)
         answered_by = dict(self._read_rows_of_jobs(self._ANSWERED_BY, ids))
         others = {other for other in answered_by.values() if other not in jobs}

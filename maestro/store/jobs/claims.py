@@ -1,4 +1,4 @@
-"""Queries for pending jobs: which ones the dispatcher claims next, and which ones one job answers together.
+"""Queries for pending jobs: which jobs the dispatcher claims next, and which jobs are answered together.
 
 See docs/decisions.md: busy agents.
 """
@@ -36,13 +36,13 @@ from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, is_o
 HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
 
 CLAIM_LAPSES = timedelta(seconds=10)
-"""The time within which a dispatcher must start a claimed job; after that, the claim lapses."""
+"""The time within which a dispatcher must start a claimed job; a claim older than this lapses."""
 
 FEW = 10
-"""Up to this number, jobs are claimed without first counting the jobs that are under way."""
+"""The most claimable jobs that are claimed without first counting the jobs that already run."""
 
 LOOKED_AT = 20
-"""If many jobs wait, this many candidates are read for each job to claim."""
+"""The number of candidates that are read for each job to claim when many jobs are pending."""
 
 LEAST = Priority.SCHEDULED
 """The number of the lowest priority."""
@@ -50,7 +50,7 @@ LEAST = Priority.SCHEDULED
 
 @dataclass(frozen=True, slots=True)
 class ClaimedJob:
-    """A claimed job with its precedence, as far as it is known before routing."""
+    """A claimed job with its precedence in the fair queue, as far as the precedence is known before routing."""
 
     job: Job
     precedence: Precedence
@@ -61,14 +61,14 @@ class ClaimedJob:
 
 
 def _recency_condition(moment: Mapped[Any]) -> ColumnElement[bool]:
-    """Return the condition that a moment lies between the oldest valid claim and now."""
+    """Return the condition that a time lies between the oldest valid claim and now."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
 
 
 class Claims(Repository):
     """Queries with which dispatchers find and claim pending jobs."""
 
-    # A running job holds its lane, even against a job that resumes with an earlier position.
+    # A running job holds its lane, even if a job with an earlier position resumes meanwhile.
     _HEADS = (
         columns(
             col(Job.lane), func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn")
@@ -78,7 +78,7 @@ class Claims(Repository):
         .subquery()
     )
     _LEADING = aliased(Job)
-    # A job that an answer created begins only after the job of that answer has ended.
+    # A job created from another job's answer begins only after that other job has ended.
     _LED_TO = (
         columns(col(_LEADING.id))
         .where(col(_LEADING.id) == col(Job.parent_id), is_one_of(col(_LEADING.status), OPEN))
@@ -89,7 +89,7 @@ class Claims(Repository):
         or_(
             col(Job.claimed_at).is_(None),
             col(Job.claimed_at) < bindparam("abandoned_before"),
-            # A claim with a time in the future was made before the clock was set back, and does not count.
+            # A claim with a time in the future does not count: it was made before the clock was set back.
             col(Job.claimed_at) > bindparam("now"),
         ),
     )
@@ -100,7 +100,7 @@ class Claims(Repository):
         or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
         or_(col(Job.parent_id).is_(None), ~_LED_TO),
     )
-    # Routing sets a job's paying client; until then, the client of the channel or of its agent is used instead.
+    # Routing sets a job's paying client; before that, the query uses the client of the channel or of the agent.
     _FOUND = (
         columns(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
         .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
@@ -120,7 +120,7 @@ class Claims(Repository):
         .over(partition_by=(col(Job.priority), col(Client.id), *_CHANNELS), order_by=col(Job.turn))
         .label("place")
     ).subquery()
-    # Every client or channel gets one job before any gets a second, so that a flood in one hides no other.
+    # Each client or channel gets one job before any gets a second, so a flood in one does not hide others.
     _CROWD = PreparedStatement(
         columns(_RANKED)
         .where(_RANKED.c.place <= bindparam("of_each"))
@@ -138,7 +138,7 @@ class Claims(Repository):
         _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
     )
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
-    # Running jobs without recent progress do not count, because a few stalled jobs would block all others.
+    # Running jobs without recent progress do not count: otherwise a few stalled jobs would block all jobs.
     _IN_HAND = PreparedStatement(
         columns(func.count())
         .select_from(Job)
@@ -171,29 +171,29 @@ class Claims(Repository):
     _WEIGHT = PreparedStatement(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
 
     def list_claimable_jobs(self, limit: int, abandoned_before: datetime) -> list[ClaimCandidate]:
-        """Return up to ``limit`` pending jobs that can be claimed, at the head of their lanes, most urgent first.
+        """Return up to ``limit`` jobs at the head of their lanes that can be claimed, most urgent first.
 
-        A claim lapses if its job is not started: a claim from before ``abandoned_before`` does not count.
+        A claim from before ``abandoned_before`` does not count, because its dispatcher did not start the job.
         """
         return self._list_candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
 
     def has_claimable(self, abandoned_before: datetime, background: int) -> bool:
-        """Return whether a job can be claimed, if at most ``background`` background jobs may run."""
+        """Return whether a job can be claimed while at most ``background`` background jobs may run."""
         first = self.list_claimable_jobs(1, abandoned_before)
         return bool(first) and (
             not is_background_priority(first[0].priority) or self._count_background(abandoned_before) < background
         )
 
     def has_unclaimed(self) -> bool:
-        """Return whether any pending job is unclaimed, whatever its position in its lane."""
+        """Return whether a pending job has no claim, whatever the job's position in its lane (queue)."""
         return self._has_row(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now)
 
     def is_background_full(self, limit: int) -> bool:
-        """Return whether at least ``limit`` background jobs are running, or claimed and about to begin."""
+        """Return whether at least ``limit`` background jobs are running, or claimed and about to start."""
         return self._count_background(self._now - CLAIM_LAPSES) >= limit
 
     def claim_jobs(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
-        """Claim up to ``limit`` jobs at the head of their lanes, as ``order`` ranks them, before other dispatchers."""
+        """Claim up to ``limit`` jobs at the head of their lanes, chosen by ``order``, for this dispatcher."""
         order = order or ClaimOrder()
         found = self.list_claimable_jobs(limit + 1, abandoned_before)
         if len(found) > FEW:
@@ -203,7 +203,7 @@ class Claims(Repository):
             return []
         in_background = sum(is_background_priority(candidate.priority) for candidate in found)
         room = max(0, order.background - self._count_background(abandoned_before)) if in_background else 0
-        # Background jobs come last in ``found``: if it contains one, it also contains all claimable jobs of users.
+        # Background jobs come last in ``found``. If ``found`` has one, it also has all claimable jobs of users.
         crowded = room > 0 and (in_background > room or len(found) > limit) if in_background else len(found) > limit
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
@@ -217,9 +217,9 @@ class Claims(Repository):
         return claimed
 
     def add_job(self, **columns: object) -> Job:
-        """Add a job with these columns at the end of its lane; return it as a value without its position.
+        """Add a job with these columns at the end of its lane; return a read-only row without the position.
 
-        This costs a tenth of adding the job as an object.
+        This costs a tenth of adding the job as an object of the session.
         """
         job: Job = Job.__new__(Job)
         job.__dict__.update({**self._NEW, **columns}, created_at=self._now)
@@ -227,7 +227,7 @@ class Claims(Repository):
         return job
 
     def forget_claims(self) -> None:
-        """Release the claims of a dispatcher that died; if it still lives, starting a job twice does no harm."""
+        """Release all claims, as after a dispatcher died; if it still lives, starting a job twice does no harm."""
         self._run_statement(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
 
     def release_claims(self, ids: Iterable[str]) -> None:
@@ -236,12 +236,12 @@ class Claims(Repository):
         self._run_statement(pending.values(claimed_at=None))
 
     def compute_precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
-        """Return the precedence of a routed job, from its priority, its paying client and its address."""
+        """Return the precedence of a routed job from the job's priority, paying client and address."""
         weight = self._read_value(self._WEIGHT, client_id=client_id) if client_id is not None else None
         return build_precedence(priority, client_id, weight, address)
 
     def read_precedence(self, job: Job) -> Precedence:
-        """Return the precedence of a job that was routed before."""
+        """Return the precedence of a job that has been routed."""
         return self.compute_precedence(job.priority, job.client_id, job.address)
 
     def _list_candidates(
@@ -255,7 +255,7 @@ class Claims(Repository):
 
 
 class MergedJobs(Repository):
-    """Queries for merged jobs, whose messages another job answers (``queue.merged_into``)."""
+    """Queries for merged jobs: the job named in ``queue.merged_into`` answers their messages."""
 
     _also_changes = ("Jobs",)
 
@@ -280,14 +280,14 @@ class MergedJobs(Repository):
     )
 
     def list_answered_messages(self, job: Job) -> Sequence[InboxRow]:
-        """Return the messages that a job answers, including merged jobs, as values in the order of arrival."""
+        """Return the messages that a job answers, with those of merged jobs, as read-only rows by arrival."""
         if job.inbox_id is None:
             return ()
         alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._cached_values()
         return self._read_answered_messages(job.inbox_id, None if alone else job.id)
 
     def cache_unmerged(self, job_id: str) -> None:
-        """Cache for this transaction that no job is merged into a job, as the caller has read."""
+        """Remember in this transaction that no job is merged into a job, which the caller has read."""
         self._cached_values()[("none", job_id)] = True
 
     @read_once
@@ -297,39 +297,39 @@ class MergedJobs(Repository):
         return self._read_models(self._ANSWERED, InboxRow, own=inbox_id, host=host)
 
     def list_pending_after(self, job: Job, limit: int) -> Sequence[QueuedMessage]:
-        """Return the pending jobs that follow a job in its lane, in order."""
+        """Return up to ``limit`` pending jobs after a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
         return [QueuedMessage(*row) for row in self._session.exec(self._BEHIND, params=where)]
 
     def list_open_jobs(self, lane: LaneKey) -> Sequence[QueuedMessage]:
-        """Return a lane's open jobs that answer messages, in order, including jobs that gave up their position."""
+        """Return a lane's open jobs that answer messages, in order; waiting jobs, which hold no lane, are included."""
         messages = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
         open_ones = messages.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
         return [QueuedMessage(*row) for row in self._session.exec(open_ones)]
 
     def list_merged_jobs(self, ids: Sequence[str]) -> Sequence[Job]:
-        """Return the jobs into which these jobs are merged."""
+        """Return the jobs that are merged into these jobs."""
         return self._session.exec(
             select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
             execution_options={"populate_existing": True},
         ).all()
 
     def merge_jobs(self, ids: Sequence[str], host: str) -> None:
-        """Merge these jobs, and all jobs that were merged into them, into the job ``host``."""
+        """Merge these jobs, and the jobs that were merged into them, into the job ``host``."""
         self._run_statement(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
         self.merge_followers(ids, host)
 
     def merge_followers(self, ids: Sequence[str], host: str) -> None:
-        """Merge all jobs that were merged into these jobs into the job ``host``."""
+        """Merge the jobs that were merged into these jobs into the job ``host``."""
         self._run_statement(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
         self._run_statement(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
 
     def undo_merges(self, ids: Sequence[str]) -> None:
-        """Undo the merges of these jobs, which have ended on their own and are not answered by another job."""
+        """Undo the merges of these jobs, which ended without being answered by another job."""
         self._run_statement(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
 
     def filter_without_delivery(self, ids: Sequence[str]) -> Sequence[str]:
-        """Return those of these jobs of which no chunk can have reached the platform."""
+        """Return the ids of these jobs that have no answer chunk which may have reached the platform."""
         with_delivery = select(Delivery.job_id).where(
             col(Delivery.job_id).in_(ids),
             Delivery.purpose == DeliveryPurpose.ANSWER,

@@ -1,4 +1,4 @@
-"""Queries for delegated tasks: jobs whose parent is the job whose answer delegated them.
+"""Queries for delegated tasks: jobs whose parent is the job that delegated them.
 
 See docs/decisions.md: delegation.
 """
@@ -23,14 +23,14 @@ STOPPED = "stopped before it began"
 class Delegations(Repository):
     """Queries for delegated tasks, and for the jobs that delegated them.
 
-    A job's *chain* is the job itself, the tasks whose results it waits for, and the jobs in which its agent continues
-    with those results. A job with a parent but without a task is a *continuation* of its parent.
+    A job with a parent but without a task is a *continuation*: its agent continues the parent with the tasks' results.
+    A job's *chain* is the job itself, the tasks whose results it waits for, and its continuations.
     """
 
     _also_changes = ("Jobs",)
 
     _LED_TO = aliased(Job)
-    # The stop request of a job that was merged into another came from a newer message, and not from a user.
+    # In a merged job, the stop request comes from a newer message, not from a user.
     _STANDING = select(
         Job.parent_id,
         and_(col(Job.stop_requested), col(Job.merged_into).is_(None)),
@@ -38,23 +38,23 @@ class Delegations(Repository):
     ).where(Job.id == bindparam("of_job"))
 
     def settle_end(self, job_id: str, status: JobStatus) -> None:
-        """Begin or withhold the tasks of an ended job, and report the end to its delegator if that waits.
+        """Begin or withhold the tasks of an ended job, and resume a delegator that waits for the job.
 
-        Tasks begin after the answer that gave them is sent. The workflow of the job starts them; if it dies, the
-        dispatcher does once the claim has lapsed. Only the dispatcher starts background tasks, because it knows how
-        many may run. Tasks do not begin when the answer was not sent, or when ``/stop`` came while it was being sent.
+        Tasks begin after the answer that delegated them is sent. The workflow of the job starts them; if it dies, the
+        dispatcher does so after the claim has lapsed. Only the dispatcher starts background tasks, because it knows how
+        many may run. Tasks are withheld when the answer was not sent, or when ``/stop`` came during the send.
         """
         parent_id, stopped, gave = self._run_statement(self._STANDING, of_job=job_id).one()
         children = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
         if gave and status is JobStatus.COMPLETED and not stopped:
-            # The workflow of the job starts these claimed tasks; the dispatcher starts background tasks.
+            # The ended job's workflow starts the claimed tasks; the dispatcher starts background tasks.
             tasks = (*children, col(Job.task) != "", col(Job.priority) <= Priority.MESSAGE)
             self._run_statement(update(Job).where(*tasks).values(claimed_at=self._now))
         elif gave:
             withheld = {"status": JobStatus.CANCELLED, "reason": STOPPED if stopped else WITHHELD}
             self._run_statement(update(Job).where(*children).values(**withheld, completed_at=self._now))
         delegator = self.find_delegator(self._reload_job(job_id)) if parent_id is not None else None
-        # A delegator continues once all its results are complete; a continuation that has not begun reads them as well.
+        # A delegator continues when all results are complete. A continuation that has not begun reads new results.
         if delegator is not None and not any(
             (not child.task and child.status is JobStatus.PENDING and child.started_at is None)
             or (child.hears and self._is_open(child))
@@ -63,7 +63,7 @@ class Delegations(Repository):
             self._add_continuation(delegator)
 
     def restore_withheld(self, job_id: str) -> None:
-        """Make withheld tasks pending again, because the failed or stopped job that delegated them is resumed."""
+        """Make withheld tasks pending again, because the failed or stopped job that delegated them resumes."""
         withheld = update(Job).where(
             col(Job.parent_id) == job_id,
             col(Job.status) == JobStatus.CANCELLED,
@@ -73,32 +73,32 @@ class Delegations(Repository):
         self._run_statement(withheld.values(**again, stop_requested=False))
 
     def stop_reporting_results(self, jobs: Sequence[Job]) -> None:
-        """Let these jobs report their results to no delegator, as after a ``/stop``."""
+        """Let these jobs report their results to no delegator, for example after a ``/stop``."""
         self._run_statement(
             update(Job).where(col(Job.id).in_([self._find_original_job(job).id for job in jobs])).values(hears=False)
         )
 
     def read_lineage(self, job: Job) -> list[Job]:
-        """Return a job and its ancestors, the nearest first."""
+        """Return a job and its ancestors, the job first, then its parent, and so on."""
         jobs = [job]
         while jobs[-1].parent_id is not None:
             jobs.append(self._reload_job(jobs[-1].parent_id))
         return jobs
 
     def list_children(self, job_id: str) -> Sequence[Job]:
-        """Return the child jobs of a job in the order of their creation."""
+        """Return the child jobs of a job, oldest first."""
         return self._session.exec(
             select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
             execution_options=_AFRESH,
         ).all()
 
     def list_descendants(self, job_ids: Iterable[str]) -> list[Job]:
-        """Return all descendants of these jobs."""
+        """Return the child jobs of these jobs, the children's children, and so on."""
         children = [job for job_id in job_ids for job in self.list_children(job_id)]
         return [*children, *self.list_descendants([job.id for job in children])] if children else []
 
     def find_newest_job(self, job: Job) -> Job:
-        """Return the job that replaces this one now: its newest restart, or the job it was merged into."""
+        """Return the job that now replaces a job: its newest restart, or the job into which it was merged."""
         if job.merged_into is not None:
             return self.find_newest_job(self._reload_job(job.merged_into))
         restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
@@ -107,32 +107,32 @@ class Delegations(Repository):
         return self.find_newest_job(again) if again is not None else job
 
     def list_results(self, job_id: str) -> Sequence[tuple[Job, Job]]:
-        """Return the tasks that a job delegated and waited for, each with the job that has its result.
+        """Return the tasks that a job delegated and waited for, each with the job that has the task's result.
 
-        If a task was restarted, the restart has the result.
+        If a task was restarted, only its restart is returned.
         """
         tasks = [task for task in self.list_children(job_id) if task.hears]
         restarted = {task.restarted_from for task in tasks}
         return [(task, self._find_result_job(task)) for task in tasks if task.id not in restarted]
 
     def find_lane(self, job: Job) -> str | None:
-        """Return the lane of the user's message from which a task descends; the task itself has no lane."""
+        """Return the lane of the user's message that led to a task; the task itself has no lane."""
         return self.read_lineage(job)[-1].lane
 
     def find_delegator(self, job: Job) -> Job | None:
-        """Return the job to which this job reports its answer, or None if the answer goes to the channel."""
+        """Return the job to which a job reports its answer, or None if the answer goes to the channel."""
         origin = self._find_original_job(job)
         return self._reload_job(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
     def find_background_origin(self, job: Job) -> Job | None:
-        """Return the background job from which a job descends; None if a user or agent waits for its answer."""
+        """Return the background job from which a job descends; None if a user or a job waits for its answer."""
         began = self.read_lineage(job)[-1]
         return began if is_background(began) and self.find_delegator(job) is None else None
 
     def list_open_tasks(self, address: Address, user_id: str | None) -> Sequence[Job]:
-        """Return the open jobs that descend from tasks given at this address (by one user, if given), oldest first."""
+        """Return open jobs that descend from tasks delegated at an address (by a user, if given), oldest first."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
-        # A job without a parent is not a task, but only a notice about one.
+        # A job without a parent is no task, but a notice about a task.
         open_jobs = select(Job).where(
             *here, Job.thread == address.thread, col(Job.parent_id).is_not(None), col(Job.status).in_(OPEN)
         )
@@ -141,7 +141,7 @@ class Delegations(Repository):
         return self._find_all(open_jobs.order_by(col(Job.turn)))
 
     def _add_continuation(self, delegator: Job) -> None:
-        """Add the job in which a delegator continues, at its old position, so that it is next in its lane.
+        """Add the job in which a delegator continues, at the delegator's position, so that it is next in the lane.
 
         See docs/invariants.md: lanes.
         """
@@ -165,7 +165,7 @@ class Delegations(Repository):
         job.turn = turn
 
     def _find_original_job(self, job: Job) -> Job:
-        """Return the job that a continuation continues; any other job itself."""
+        """Return the job that a continuation continues; for any other job, the job itself."""
         while job.parent_id is not None and not job.task:
             job = self._reload_job(job.parent_id)
         return job
@@ -178,8 +178,8 @@ class Delegations(Repository):
     def _find_result_job(self, job: Job) -> Job:
         """Return the job that has the result of a chain: its last continuation, or the first job.
 
-        Continuations with an answer are preferred. The first answer of a job, which only says that it delegates, is not
-        the result if there are continuations.
+        Continuations with an answer are preferred. The first job's answer only announces the delegation, so it is the
+        result only if there is no continuation.
         """
         continuations = [child for child in self.list_children(job.id) if not child.task]
         answered = [child for child in continuations if child.has_answer]
@@ -191,4 +191,4 @@ class Delegations(Repository):
 
 
 _AFRESH = {"populate_existing": True}
-"""Options that reload rows which statements may have changed since the session loaded them."""
+"""Options that reload rows, because statements may have changed them after the session loaded them."""

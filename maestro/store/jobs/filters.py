@@ -1,4 +1,4 @@
-"""Conversion of job filters to SQL conditions, shared by lists, counts, groups of failures and batches."""
+"""Conversion of job filters to SQL conditions, for lists, counts, groups of failures and batches."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -22,10 +22,10 @@ _ESCAPE = "\\"
 
 
 def without_index(column: Any) -> ColumnElement[Any]:
-    """Return a column in a form that keeps SQLite from using its index.
+    """Return a column in a form that keeps SQLite from using an index on the column.
 
-    SQLite would otherwise find the rows by an index on the column, such as 90,000 jobs of one status, and sort them
-    all. The unary plus prevents that: SQLite reads the index in the order of the list until the page is full.
+    With the index, SQLite would find all rows with a value, such as 90,000 jobs of one status, and sort them. With the
+    unary plus, it reads the rows in the order of the list until the page is full.
     """
     expression: ColumnElement[Any] = column.expression
     return UnaryExpression(expression, operator=custom_op("+"), type_=expression.type)
@@ -34,7 +34,7 @@ def without_index(column: Any) -> ColumnElement[Any]:
 def filter_conditions(job_filter: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
     """Yield the SQL conditions of a job filter.
 
-    ``sifted`` is for queries that read all jobs in the order of a list until a page is full: see ``without_index``.
+    ``sifted`` is for queries that read jobs in the order of a list until a page is full: see ``without_index``.
     """
     if job_filter.since is not None:
         yield col(Job.created_at) >= job_filter.since
@@ -51,9 +51,9 @@ def filter_conditions(job_filter: JobFilter, *, sifted: bool = False) -> Iterato
 
 
 def _around_moment(at: datetime) -> ColumnElement[bool]:
-    """Return the condition that a job was created around a moment, or was open then.
+    """Return the condition that a job was created around a time, or was open at that time.
 
-    Each of the three queries uses an index; a single condition for all would read 100,000 rows for a page.
+    Each of the three queries uses an index; one condition for all would read 100,000 rows for a page.
     """
     first, last = at - AT_TOLERANCE, at + AT_TOLERANCE
     created = col(Job.created_at)
@@ -67,7 +67,7 @@ def _around_moment(at: datetime) -> ColumnElement[bool]:
 
 def _list_conditions(job_filter: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
     if job_filter.status:
-        # SQLite may use the index on the status only for open jobs, which are few: almost all jobs have ended.
+        # The index on the status helps only for open jobs, which are few; almost all jobs have ended.
         yield (col if OPEN.issuperset(job_filter.status) else column)(Job.status).in_(job_filter.status)
     if job_filter.kind:
         yield column(Job.kind).in_(job_filter.kind)
@@ -80,10 +80,10 @@ def _list_conditions(job_filter: JobFilter, column: Callable[[Any], Any]) -> Ite
 
 
 def select_failed_step() -> ScalarSelect[str]:
-    """Return the query for the step of a job's last failure, ignoring steps that run after every failure."""
+    """Return the query for the step at which a job last failed, without steps that run after every failure."""
     failed = select(JobStep.step).where(
         JobStep.job_id == Job.id,
-        # A literal, so that SQLite uses the partial index, which contains only failed steps.
+        # The state is a literal, so that SQLite uses the partial index of failed steps.
         col(JobStep.state) == literal(StepState.FAILED, literal_execute=True),
         *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH),
     )
@@ -121,7 +121,7 @@ def _like_pattern(pattern: str) -> str:
 def _text_condition(text: str) -> ColumnElement[bool]:
     """Return the condition that a job's id, message, task, error, reason or user name contains a text.
 
-    Each column has its own query: most jobs have no error, reason or task, and partial indexes contain the others.
+    Each column has its own query, so that SQLite can use the partial indexes of jobs with an error, reason or task.
     """
     has_text = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
     messages = select(InboxRow.id).where(or_(*select_jobs_containing(text, InboxRow.user_name, InboxRow.content)))
@@ -134,7 +134,7 @@ def _text_condition(text: str) -> ColumnElement[bool]:
 
 
 def mentions_text(text: str) -> ColumnElement[bool]:
-    """Return the condition of ``JobFilter.q`` for queries of few jobs, which reads each job with its message."""
+    """Return the condition of ``JobFilter.q`` for queries of few jobs; it reads each job with its message."""
     message = select(InboxRow.id).where(
         InboxRow.id == Job.inbox_id, or_(*select_jobs_containing(text, InboxRow.user_name, InboxRow.content))
     )
@@ -142,10 +142,10 @@ def mentions_text(text: str) -> ColumnElement[bool]:
 
 
 def select_jobs_containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
-    # ``LIKE`` ignores the case of ASCII letters by itself, and is three times as fast without ``lower()``.
+    # ``LIKE`` ignores the case of ASCII letters; adding ``lower()`` would make it three times as slow.
     return (col(place).contains(text, autoescape=True) for place in places)
 
 
 def order_newest_first() -> tuple[ColumnElement[Any], ...]:
-    """Return the columns by which lists of jobs are sorted, newest first."""
+    """Return the columns that sort lists of jobs, newest first."""
     return col(Job.created_at).desc(), col(Job.id).desc()

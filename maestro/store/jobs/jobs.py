@@ -1,4 +1,4 @@
-"""Queries for jobs: their positions in lanes, their waits and their ends."""
+"""Queries for jobs: their positions in lanes (queues), their waits and their ends."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -17,16 +17,16 @@ from maestro.store.engine.statements import PreparedStatement, is_one_of, row_up
 from maestro.store.jobs.claims import HOLDS_LANE, Claims
 
 MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
-"""The reasons for which a job waits for a model."""
+"""The reasons of waits that end when a model is available."""
 
 SPREAD = 10
-"""The most waiting jobs that try a failing provider within one cool-down."""
+"""The number of waiting jobs that resume within one cool-down of a failing provider."""
 
 
 class JobStart(NamedTuple):
-    """A job whose run begins; ``is_new`` says that no step of the job was ever attempted.
+    """A job's start; ``is_new``: no step of the job was ever attempted.
 
-    ``has_merged`` says whether other jobs are merged into it.
+    ``has_merged``: other jobs are merged into the job.
     """
 
     is_new: bool
@@ -49,7 +49,7 @@ class Jobs(Claims):
     )
     _DUE = (
         col(Job.status) == JobStatus.WAITING,
-        # If a wait began in the future, the clock was set back, and the wait counts as over.
+        # A wait with a start in the future counts as over: the clock was set back.
         or_(col(Job.wake_at) <= bindparam("present"), col(Job.waits_since) > bindparam("present")),
     )
     _ANY_DUE = PreparedStatement(select(Job.id).where(*_DUE).limit(1))
@@ -103,7 +103,7 @@ class Jobs(Claims):
     )
 
     def add(self, job: Job) -> Job:
-        """Add a job at the end of its lane, if it has a lane."""
+        """Add a job; if it has a lane, it is last in that lane."""
         job.created_at = self._now
         job.turn = self._compute_next_position()
         return self._save_objects(job)
@@ -118,11 +118,11 @@ class Jobs(Claims):
 
     @read_once
     def read(self, job_id: str) -> Job:
-        """Return a job by id as a read-only value, which is cheaper than ``get``; raises ``NotFound``."""
+        """Return a job by id as a read-only row, which costs less than ``get``; raises ``NotFound``."""
         return require_found(self._read_model_by(Job, id=job_id), f"job {job_id} does not exist")
 
     def update_open(self, job_id: str, **values: object) -> None:
-        """Update columns of an open job; raises ``Stopped`` or ``JobEnded`` if it was stopped or ended meanwhile."""
+        """Update columns of an open job; raises ``Stopped`` after a stop request, ``JobEnded`` after the job's end."""
         known = self._cached_values().get(("read", (job_id,)))
         its = {f"its_{name}": value for name, value in values.items()}
         if not self._run_change(_update_open(*values), its_id=job_id, **its):
@@ -133,12 +133,12 @@ class Jobs(Claims):
             self.cache_value(with_values(known, **values))
 
     def update_later(self, job_id: str, **values: object) -> None:
-        """Update columns of a job read in this transaction; all these updates share one statement before the commit."""
+        """Update columns of a job; all such updates of the job share one statement, run before the commit."""
         self.cache_value(with_values(self.read(job_id), **values))
         self._link.write_later(self._noun, job_id, values, lambda noted: self.update_job(job_id, **noted))
 
     def cache_value(self, job: Job) -> None:
-        """Cache a job's values, as the caller has read or written them, for this transaction."""
+        """Cache the row of a job, which the caller has read or written, for this transaction."""
         self._cached_values()[("read", (job.id,))] = job
 
     def read_status(self, job_id: str) -> JobStatus:
@@ -150,7 +150,7 @@ class Jobs(Claims):
         return int(self._read_value(self._PENDING))
 
     def mark_started(self, job_id: str) -> JobStart | None:
-        """Mark a pending job as running; if another job of its lane runs, change nothing and return None."""
+        """Mark a pending job as running; while another job of its lane runs, change nothing and return None."""
         for *row, has_merged in self._run_returning(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.convert_row(Job, row)
             self.cache_value(job)
@@ -158,12 +158,12 @@ class Jobs(Claims):
         return None
 
     def end_job(self, job_id: str, ending: JobEnding) -> bool:
-        """End an open job, which frees its lane; return false if it had already ended."""
+        """End an open job, which releases its lane; return false if the job had already ended."""
         its = {f"its_{name}": value for name, value in ending}
         return self._run_change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
 
     def reopen_job(self, job: Job) -> Job:
-        """Make an ended job pending again under the same id, to continue at its failed step, at the end of its lane."""
+        """Make an ended job pending again, to continue at its failed step; it is last in its lane."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.attempts = job.recoveries = 0
@@ -177,7 +177,7 @@ class Jobs(Claims):
         return job
 
     def restart_workflow(self, job: Job) -> None:
-        """Make an open job whose workflow is missing pending again, at the same position."""
+        """Make an open job without a workflow pending again, at its old position in the lane."""
         job.status = JobStatus.PENDING
         job.run += 1
         job.recoveries += 1
@@ -193,14 +193,14 @@ class Jobs(Claims):
             self.cache_value(with_values(known, **values))
 
     def park_job(self, job_id: str, wait: Wait) -> None:
-        """Let a running job wait: the job frees its lane and keeps its position, so that it is next when it resumes.
+        """Let a running job wait: it releases its lane and keeps its position, to be next when it resumes.
 
-        It resumes at ``wait.wake_at``, or sooner if ``wake_job`` was called since its last resumption.
+        The job resumes at ``wait.wake_at``, or sooner if ``wake_job`` was called after the job last resumed.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
         at = wait.wake_at
         if at is not None and wait.reason is WaitReason.PROVIDER:
-            # After a provider failed, waiting jobs resume at different times, not all at once.
+            # After a failure of a provider, its waiting jobs resume one after the other, not all at once.
             waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
             at += (at - self._now) / SPREAD * self._session.exec(waiting).one()
         sooner = case((col(Job.wake_at) < at, col(Job.wake_at)), else_=literal(at, UtcDateTime)) if at else Job.wake_at
@@ -211,41 +211,41 @@ class Jobs(Claims):
             self._delay_later_jobs(job_id)
 
     def wake_job(self, job_id: str) -> None:
-        """Resume a job that waits or is about to wait; no effect on any other job."""
+        """Resume a job that waits or is about to wait; do nothing for any other job."""
         self._wake_jobs(col(Job.id) == job_id)
 
     def wake_for_models(self, *reasons: WaitReason) -> None:
-        """Resume jobs that wait, or are about to wait, for a model (with ``reasons``: only for these reasons).
+        """Resume the jobs that wait, or are about to wait, for a model; with ``reasons``, only for these reasons.
 
-        Called when accounts or budgets were changed or a provider has recovered; a job that still finds no model waits
+        Callers have changed accounts or budgets, or a provider has recovered. A job that still finds no model waits
         again.
         """
         self._wake_jobs(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
 
     def has_due(self) -> bool:
-        """Return whether any waiting job is due."""
+        """Return whether the wait of a job is over."""
         return self._has_row(self._ANY_DUE, present=self._now)
 
     def resume_due(self) -> None:
-        """Make all waiting jobs that are due pending again, at their old positions."""
+        """Make each job whose wait is over pending again, at its old position in the lane."""
         self._run_change(self._GO_ON, present=self._now)
 
     def list_waiting_in(self, lane: LaneKey) -> Sequence[Job]:
-        """Return the waiting jobs of a lane, newest first."""
+        """Return the waiting jobs of a lane, the latest position first."""
         waiting = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
         return self._find_all(waiting.order_by(col(Job.turn).desc()))
 
     def has_wait_notice(self, lane: LaneKey) -> bool:
-        """Return whether the user was notified that an open job of the lane waits, even if it runs again now."""
+        """Return whether the user was told that an open job of a lane waits, even if that job runs again now."""
         return self._has_any(select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait)))
 
     def request_stop(self, job_id: str) -> bool:
-        """Ask an open job to stop; return false if it had already ended."""
+        """Ask an open job to stop; return false if the job had already ended."""
         open_job = update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
         return self._run_statement(open_job.values(stop_requested=True)).rowcount > 0
 
     def list_stopped_without_step(self) -> Sequence[str]:
-        """Return the ids of running jobs with a stop request but no running step, which could notice the request."""
+        """Return the ids of running jobs with a stop request that no running step can notice."""
         return self._run_statement(self._STOPPED_WHILE_WAITING).scalars().all()
 
     def is_pending_notice(self, address: Address, text: str) -> bool:
@@ -254,12 +254,12 @@ class Jobs(Claims):
         return self._has_any(select(Job.id).where(Job.status == JobStatus.PENDING, Job.notice == text, *at_address))
 
     def find_lane_head(self, lane: LaneKey) -> Job | None:
-        """Return the job that holds this lane or is next to hold it, ignoring interrupted jobs."""
+        """Return the job that holds a lane or is next in it, ignoring jobs that a newer message interrupted."""
         holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
         return self._find_first(holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1))
 
     def find_running_in(self, lane: LaneKey) -> Sequence[str]:
-        """Return the ids of the jobs that hold this lane now, at most one."""
+        """Return the id of the job that holds a lane now, as a list of at most one id."""
         return self._find_all(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING))
 
     def count_pending_in(self, lane: LaneKey) -> int:
@@ -267,11 +267,11 @@ class Jobs(Claims):
         return int(self._read_value(self._WAITING, its_lane=lane))
 
     def list_running(self) -> Sequence[Job]:
-        """Return the running jobs, each of which should have a workflow."""
+        """Return the running jobs; each of them should have a workflow."""
         return self._find_all(select(Job).where(Job.status == JobStatus.RUNNING))
 
     def list_ancestor_ids(self, job: Job) -> list[str]:
-        """Return the ids of the jobs that a job restarts, directly or through other restarts, nearest first."""
+        """Return the ids of the jobs that a job restarts, directly or through other restarts, newest first."""
         ancestors: list[str] = []
         earlier = job.restarted_from
         while earlier is not None and earlier not in ancestors:
@@ -283,7 +283,7 @@ class Jobs(Claims):
         return int(self._read_value(self._LAST_TURN) or 0) + 1
 
     def _delay_later_jobs(self, job_id: str) -> None:
-        """Delay later jobs of a lane that wait for a model, so that none resumes before this job."""
+        """Delay the jobs behind a job in its lane that wait for a model, so that none resumes before it."""
         job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
         for lane, turn, wake_at in self._run_statement(job).all():
             later = col(Job.lane) == lane, col(Job.turn) > turn, col(Job.wake_at) < wake_at

@@ -33,7 +33,7 @@ from maestro.store.engine.statements import PreparedStatement
 from maestro.store.jobs.steps import StepRecords
 
 LATELY = 20_000
-"""The number of newest actions, of all agents, that are searched for the actions of one agent."""
+"""The number of newest actions of all agents in which the actions of one agent are searched."""
 
 
 class QuestionRecord(NamedTuple):
@@ -67,7 +67,7 @@ class Questions(Repository):
     )
 
     def add_question(self, question: Question) -> Question:
-        """Add a question of a job; if it was cancelled with the job and the job is resumed, open it again instead."""
+        """Add a question of a job, or open the question of the same tool call again after a resume of the job."""
         before = (
             self.find_question_of_tool_call(question.job_id, question.number, question.place)
             if question.job_id is not None
@@ -78,12 +78,12 @@ class Questions(Repository):
         return self._save_objects(before or question)
 
     def find_question_of_tool_call(self, job_id: str, number: int, call_index: int) -> Question | None:
-        """Return the question of a tool call, given by its model call's number and its index there."""
+        """Return the question of a tool call, identified by the number of the model call and an index."""
         key = {"of_job": job_id, "its_number": number, "its_place": call_index}
         return self._session.exec(self._OF_KEY, params=key).first()
 
     def add_outside_question(self, question: Question) -> Question:
-        """Store a question of an external agent, or return an equal one that is open or answered.
+        """Store a question of an external agent, or return the same question if it is open or answered.
 
         Raises ``Conflict`` when the agent has too many open questions.
         """
@@ -103,27 +103,27 @@ class Questions(Repository):
         return self._session.get(Question, question_id)
 
     def get_question(self, question_id: int) -> QuestionRecord:
-        """Return a question with its agent and job; raises ``NotFound``."""
+        """Return a question with the slug of its agent and its job; raises ``NotFound``."""
         row = self._find_first(_records_query().where(Question.id == question_id))
         return QuestionRecord(*require_found(row, f"there is no question {question_id}"))
 
     def list_open_questions(self, lane: LaneKey) -> Sequence[Question]:
-        """Return the open questions of a lane as values, oldest first."""
+        """Return the open questions of a lane as read-only rows, oldest first."""
         return self._read_models(self._OPEN_IN, Question, its_lane=lane, present=self._now)
 
     def filter_possibly_delivered(self, waiting: Sequence[Question]) -> Sequence[Question]:
-        """Return those of these questions that users may have received, and so can answer."""
+        """Return those of the given questions that users may have received, and so can answer."""
         may_have_arrived = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
         condition = col(Delivery.state).in_(may_have_arrived)
         return [question for question in waiting if self._sent_condition(question, condition)]
 
     def find_delivered_as(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
-        """Return that of these questions which was sent as this platform message, or None."""
+        """Return the one of the given questions that was sent as this platform message, or None."""
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((question for question in waiting if self._sent_condition(question, known)), None)
 
     def find_question_of_notice(self, job_id: str) -> Question | None:
-        """Return the question that a notice job sends to users; None for any other job."""
+        """Return the question that a job sends to users; None for a job that sends no question."""
         number = question_of_job(job_id)
         return self.find_question(number) if number is not None else None
 
@@ -136,7 +136,7 @@ class Questions(Repository):
         return self._run_statement(answered).rowcount > 0
 
     def find_last_answer(self, job_id: str) -> int | None:
-        """Return the inbox id of the last text message that answered a question of this job."""
+        """Return the inbox id of the last text message that answered a question of a job, or None."""
         answers = select(func.max(Question.inbox_id)).where(
             Question.job_id == job_id, Question.kind == QuestionKind.QUESTION
         )
@@ -152,7 +152,7 @@ class Questions(Repository):
     ) -> tuple[Sequence[QuestionRecord], int | None]:
         """Return up to ``limit`` questions with ids below ``before``, newest first, and the id for the next page.
 
-        Without ``statuses``, questions of every status are returned.
+        With ``statuses``, only questions in one of these statuses are returned.
         """
         page = _records_query().order_by(col(Question.id).desc()).limit(limit + 1)
         if before is not None:
@@ -169,17 +169,17 @@ class Questions(Repository):
         return [QuestionRecord(*row) for row in self._session.exec(query)]
 
     def count_open(self, limit: int) -> int:
-        """Count the open questions, up to ``limit``."""
+        """Count the open questions; stop counting at ``limit``."""
         waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(limit)
         return int(self._run_statement(select(func.count()).select_from(waiting.subquery())).scalar_one())
 
     def _sent_condition(self, question: Question, delivery_condition: ColumnElement[bool]) -> bool:
-        """Return whether the notice of a question has a chunk that meets a condition."""
+        """Return whether a question was sent in a chunk that meets a condition."""
         of_question = col(Delivery.job_id).between(question_job_id(question, ""), question_job_id(question, "~"))
         return self._has_any(select(Delivery.id).where(of_question, delivery_condition))
 
     def _status_condition(self, status: QuestionStatus) -> ColumnElement[bool]:
-        """Return the SQL condition for questions of a status, equivalent to ``Question.status_at``."""
+        """Return the SQL condition for questions in a status, equivalent to ``Question.status_at``."""
         over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
         if status is QuestionStatus.OPEN:
             return and_(col(Question.status) == status, col(Question.expires_at) > self._now)
@@ -197,10 +197,10 @@ def _records_query() -> Any:
 
 
 class Actions(Repository):
-    """Queries for the actions of tags in answers."""
+    """Queries for actions: the outcomes of tags (marked passages) in answers."""
 
     def add_outcomes(self, job_id: str, performed: Sequence[tuple[Tag, ActionOutcome]]) -> None:
-        """Store the outcome of each tag in a job's answer, in the order of the answer."""
+        """Store the outcome of each tag in a job's answer, in the order of the tags."""
         self._session.add_all(
             Action(
                 job_id=job_id,
@@ -216,11 +216,11 @@ class Actions(Repository):
         self._session.flush()
 
     def list_actions_of_job(self, job_id: str) -> Sequence[Action]:
-        """Return the outcomes of the tags in a job's answer, in the order of the answer."""
+        """Return the outcomes of the tags in a job's answer, in the order of the tags."""
         return self._find_all(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq)))
 
     def list_latest_actions(self, agent: Agent, limit: int) -> Sequence[Action]:
-        """Return an agent's latest outcomes of tags, newest first, among the newest ``LATELY`` of all agents."""
+        """Return an agent's latest tag outcomes, newest first; older ones than ``LATELY`` actions are not found."""
         oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
         of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
         return self._find_all(of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit))
@@ -243,7 +243,7 @@ class ToolRuns(Repository):
         return self._find_all(tools.distinct().order_by(col(ToolRun.tool)))
 
     def get_tool_run(self, job_id: str, number: int, call_index: int) -> ToolRun:
-        """Return a tool call by the number of its model call and its index there; raises ``NotFound``."""
+        """Return a tool call by the number of its model call and its index in that call; raises ``NotFound``."""
         return require_found(
             self._find_first(
                 select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == call_index)
@@ -252,7 +252,7 @@ class ToolRuns(Repository):
         )
 
     def list_images(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
-        """Return the images that a job's tool calls returned, by number of the model call and index."""
+        """Return the images that a job's tool calls returned, by the number of the model call and the index."""
         rows = self._find_all(select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq)))
         images: dict[tuple[int, int], tuple[ImageRef, ...]] = {}
         for row in rows:
@@ -261,7 +261,7 @@ class ToolRuns(Repository):
         return images
 
     def store_images(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
-        """Store the images that a tool call returned, for the model to see."""
+        """Store the images that a tool call returned, so that later model calls can show them to the model."""
         which = run.model_dump(include={"job_id", "number", "place"})
         self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
         self._session.flush()

@@ -1,4 +1,4 @@
-"""Queries that read a job and related rows in one statement, for the end of the job or for its model calls."""
+"""Queries that read a job and related rows in one statement, for the job's end or for its model calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,15 +24,16 @@ from maestro.store.jobs.jobs import Jobs
 from maestro.store.jobs.steps import current_recorded_attempt
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
-"""The state to which the end of a job changes a chunk without a receipt, by its state before."""
+"""The state that a chunk without a receipt gets when its job ends, by the chunk's state before."""
 
 
 @dataclass(frozen=True, slots=True)
 class DependentRows:
     """The kinds of rows that must be settled when a job ends.
 
-    ``calls`` are model calls under way or money reserved for them, ``chunks`` those without a receipt, ``tasks``
-    delegated tasks that have not begun; ``delegated`` says that the job is itself a delegated task, or continues one.
+    ``calls``: a model call runs or has money reserved. ``chunks``: a chunk has no receipt. ``lanes``: the job holds an
+    outbound lane. ``tasks``: a delegated task has not begun. ``delegated``: the job is a delegated task or continues a
+    job.
     """
 
     questions: bool = False
@@ -46,11 +47,11 @@ class DependentRows:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProgress:
-    """The state of a delivery, and of its job, after one chunk.
+    """The state of a delivery and its job after one chunk (part) of the message was sent.
 
-    ``overtaken`` says that a newer attempt at the running step has begun. ``unsent`` says that a later one of the
-    delivery's ``chunks`` has no receipt yet, ``failed`` that one was not delivered. ``waiting`` says that another job
-    waits in the job's lane; ``dependents`` are the rows that the job's end would have to settle.
+    ``overtaken``: a newer attempt at the step has begun. ``unsent``: a later chunk of the delivery has no receipt yet.
+    ``failed``: a chunk was not delivered. ``waiting``: another job waits in the job's lane. ``chunks`` is the number of
+    chunks; ``dependents`` are the rows that the job's end has to settle.
     """
 
     dependents: DependentRows
@@ -68,7 +69,7 @@ def _has_row(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnEle
 
 
 class JobDependents(Repository):
-    """Queries for rows that depend on a job."""
+    """Queries for rows that must be settled when a job ends."""
 
     _TASK = aliased(Job)
     _ROWS: tuple[ColumnElement[bool], ...] = (
@@ -109,7 +110,7 @@ class JobDependents(Repository):
     )
 
     def find_kinds(self, job_id: str) -> DependentRows:
-        """Return which kinds of rows depend on a job; none for a missing job."""
+        """Return the kinds of rows that a job's end must settle; none for a missing job."""
         row = self._read_row(self._OF_JOB, job_id=job_id)
         return DependentRows(*row) if row is not None else DependentRows()
 
@@ -127,7 +128,7 @@ class JobDependents(Repository):
 
 
 class ModelCaller(NamedTuple):
-    """A job that calls a model, with its agent, stored prompt and precedence.
+    """A job that calls a model, with its agent, stored prompt and precedence (rank in the fair queue).
 
     ``edit_interval`` is the least number of seconds between two edits of a streamed answer; 0 without streaming.
     """
@@ -140,7 +141,7 @@ class ModelCaller(NamedTuple):
 
 
 class _CallerRow(NamedTuple):
-    """A joined row; the columns of its client, prompt or connector are None if the job has none."""
+    """A joined row; the columns of the job's client, prompt or connector are None if the job has none."""
 
     job: Job
     agent: Agent | None
@@ -153,7 +154,7 @@ class _CallerRow(NamedTuple):
 
 
 def _caller_query() -> Select[Any]:
-    """Return the statement that joins a job with its agent, client, prompt, connector and spending today."""
+    """Return the statement that joins a job with its agent, client, prompt, connector and today's spending."""
     query = (
         columns(
             *inspect(Job).c,
@@ -187,7 +188,7 @@ def _caller_query() -> Select[Any]:
 
 
 class ModelCallers(Repository):
-    """Queries for the job that calls a model, for its first step and the middleware of model calls."""
+    """Queries for a job that calls a model, used by the job's first step and by the steps of model calls."""
 
     _OF_JOB = PreparedStatement(_caller_query())
     _JOB_END = len(inspect(Job).c)
@@ -195,11 +196,11 @@ class ModelCallers(Repository):
     _PROMPT_END = -2 * len(BudgetScope)
 
     def load_columns(self, job_id: str) -> None:
-        """Read, in one statement, all columns of a job that its model calls need, including the job's own row."""
+        """Read all columns that a job's model calls need, and the job's row, in one statement, and cache them."""
         self._read_caller_row(job_id)
 
     def read_caller(self, job_id: str) -> ModelCaller:
-        """Return a job with its agent and prompt as the caller of a model; raises ``NotFound``."""
+        """Return a job that calls a model, with its agent and prompt; raises ``NotFound``."""
         row = self._read_caller_row(job_id)
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
@@ -228,14 +229,14 @@ class ModelCallers(Repository):
         )
 
     def read_spending_levels(self, job_id: str) -> Mapping[Scope, SpendingLevel]:
-        """Return what each scope of a job's payer has spent and reserved today, before changes by this transaction."""
+        """Return what each scope of a job's payer has spent and reserved today, as first read in this transaction."""
         row = self._read_caller_row(job_id)
         if row is None:
             return {}
         return {(scope, subject): row.spent[scope] for scope, subject in self.read_payer(job_id).scopes}
 
     def _cached_values(self) -> dict[object, Any]:
-        """Return the cache of jobs' values, so that callers and jobs are invalidated together."""
+        """Return the cache of jobs, so that a change of a job also drops what was read with it."""
         return self._link.known.setdefault(Jobs.__name__, {})
 
     @read_once

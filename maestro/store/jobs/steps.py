@@ -20,12 +20,12 @@ from maestro.store.engine.statements import PreparedStatement
 Result = TypeVar("Result", bound=BaseModel)
 
 CUT_OFF = (StepState.RUNNING, StepState.INTERRUPTED)
-"""The states of an attempt whose process died, before and after another attempt marked it."""
+"""The states of an attempt whose process died: before and after a newer attempt marked the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalAttempt:
-    """Temporal's identity of an attempt: the id of the workflow run, and the attempt's number there (0: unknown)."""
+    """An attempt as Temporal knows it: the id of the workflow run, and the attempt's number (0: unknown)."""
 
     workflow_run: str = ""
     number: int = 0
@@ -36,7 +36,7 @@ UNKNOWN = TemporalAttempt()
 
 @dataclass(frozen=True, slots=True)
 class StepAttempt:
-    """One attempt at a step in one run of a job."""
+    """One attempt at a step, in one run of a job."""
 
     number: int
     run: int
@@ -47,14 +47,14 @@ class StepAttempt:
 
 
 StepAttempts = Mapping[str, Sequence[StepAttempt]]
-"""The attempts of a job, by step."""
+"""The attempts of a job, by the name of the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAttempt:
     """The step attempt in which the current code runs.
 
-    An attempt that is not ``recorded`` has no row before it ends: its effects are committed together with its end.
+    An attempt that is not ``recorded`` gets its row at its end, in the same commit as its effects.
     """
 
     ref: StepRef
@@ -70,13 +70,13 @@ _OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
 
 
 def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
-    """Return the attempt in which the current code runs; None if it is at another step."""
+    """Return the attempt in which the current code runs; None if that attempt is at another step."""
     own = _OWN.get()
     return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 
 
 def current_recorded_attempt() -> OwnAttempt | None:
-    """Return the attempt in which the current code runs; None if it has no row yet."""
+    """Return the attempt in which the current code runs; None without one, or if it has no row yet."""
     own = _OWN.get()
     return own if own is not None and own.recorded else None
 
@@ -85,7 +85,7 @@ def current_recorded_attempt() -> OwnAttempt | None:
 def use_attempt(attempt: OwnAttempt) -> Iterator[None]:
     """Attribute all writes within the block to a step attempt.
 
-    Effects of an attempt are written by code that does not know the attempt. Tasks and threads that are started within
+    The code that writes the effects of an attempt does not know the attempt. Tasks and threads that are started within
     the block (``asyncio.create_task``, ``asyncio.to_thread``) inherit it.
     """
     token = _OWN.set(attempt)
@@ -97,7 +97,7 @@ def use_attempt(attempt: OwnAttempt) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StepHistory:
-    """The past attempts at a step, oldest first, and the Temporal identity of the attempt about to begin."""
+    """The past attempts at a step, oldest first, and Temporal's identity of the attempt that is about to begin."""
 
     attempts: Sequence[StepAttempt]
     tried: TemporalAttempt = UNKNOWN
@@ -114,12 +114,12 @@ class StepHistory:
 
     @property
     def has_running(self) -> bool:
-        """Whether an attempt is still marked as running, which means that its process died."""
+        """Whether an attempt is still marked as running: its process died."""
         return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether an attempt newer than the one about to begin exists, because this process stalled."""
+        """Whether Temporal has begun a newer attempt than the one about to begin, because this process stalled."""
         return any(
             attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
             for attempt in self.attempts
@@ -127,7 +127,7 @@ class StepHistory:
 
     @property
     def begun_ahead_number(self) -> int | None:
-        """The number of the attempt that was recorded before Temporal's first attempt, or None."""
+        """The number of the attempt about to begin, if its row was written before Temporal began it; else None."""
         newest = self.attempts[-1] if self.attempts else None
         if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:
             return None
@@ -135,16 +135,16 @@ class StepHistory:
         return newest.number if same else None
 
     def count_failures(self, run: int | None = None) -> int:
-        """Count the failed attempts in one run of the job, or in all runs."""
+        """Count the failed attempts in one run of the job; without ``run``, in all runs."""
         return sum(run in (None, attempt.run) and attempt.state is StepState.FAILED for attempt in self.attempts)
 
     def count_crashes(self, run: int) -> int:
-        """Count the attempts in one run of the job whose process died."""
+        """Count the attempts in one run of the job that ended with the death of their process."""
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
 
 
 def _cache_key(job_id: str) -> tuple[str, tuple[str]]:
-    """Return the key under which ``read_once`` caches the attempts of a job."""
+    """Return the key under which ``read_once`` caches a job's attempts."""
     return "_read_cached_attempts", (job_id,)
 
 
@@ -201,38 +201,37 @@ class StepRecords(Repository):
     )
 
     def read_history(self, ref: StepRef, temporal_attempt: TemporalAttempt = UNKNOWN) -> StepHistory:
-        """Return the history of a step for the Temporal attempt ``temporal_attempt``, which is about to begin."""
+        """Return the history of a step for an attempt of Temporal that is about to begin."""
         return StepHistory(tuple(self._read_cached_attempts(ref.job_id).get(ref.step, ())), temporal_attempt)
 
     def read_attempts(self, job_id: str) -> StepAttempts:
-        """Return all attempts of a job by step, each list oldest first."""
+        """Return all attempts of a job by step, oldest first within a step."""
         return {step: tuple(attempts) for step, attempts in self._read_cached_attempts(job_id).items()}
 
     def cache_attempts(self, job_id: str, attempts: StepAttempts) -> None:
-        """Cache these attempts as all attempts of the job for this transaction, as the caller has read.
+        """Cache all attempts of a job, which the caller has read, for this transaction.
 
-        The cached attempts hold until the end of an attempt shows that another process has written: see
-        ``_keep_cached``.
+        The cache is dropped when the end of an attempt shows that another process has written: see ``_keep_cached``.
         """
         self._cached_values()[_cache_key(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
     @read_once
     def _read_cached_attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
-        """Return all attempts of a job in the cached dictionary, to which new attempts are added."""
+        """Return the cached attempts of a job by step; callers add new attempts to this dictionary."""
         attempts: dict[str, list[StepAttempt]] = {}
         for step, *attempt in self._read_rows(self._PAST, of_job=job_id):
             attempts.setdefault(step, []).append(StepAttempt(*attempt))
         return attempts
 
     def is_of_earlier_run(self, job_id: str, run: int, workflow_run: str) -> bool:
-        """Return whether this workflow run belongs to an earlier run of the job."""
+        """Return whether this workflow run belongs to an earlier run of the job than ``run``."""
         if run == 1 or not workflow_run:
             return False
         return self._has_row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run)
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether a newer attempt at the current step has begun, or the job continued without this attempt."""
+        """Whether a newer attempt at the current step has begun, or the job went on without the current attempt."""
         own = current_recorded_attempt()
         return own is not None and self._read_state(own) is not StepState.RUNNING
 
@@ -245,13 +244,13 @@ class StepRecords(Repository):
         return state
 
     def cache_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
-        """Cache the state of an attempt for this transaction, as the caller has read."""
+        """Cache the state of an attempt, which the caller has read, for this transaction."""
         self._cached_values()["_read_state", (attempt,)] = state
 
     def require_newest(self) -> None:
-        """Raise ``StepTaken`` before an effect if a newer attempt at the current step has begun.
+        """Raise ``StepTaken``, before an effect, if a newer attempt at the current step has begun.
 
-        A stalled process learns only here that Temporal gave its step to another process.
+        A stalled process learns only from this check that Temporal gave its step to another process.
         """
         own = _OWN.get()
         if own is not None and self.is_overtaken:
@@ -260,10 +259,10 @@ class StepRecords(Repository):
     def begin_attempt(
         self, ref: StepRef, activity: str, run: int, history: StepHistory, *, recorded: bool = True
     ) -> OwnAttempt:
-        """Begin an attempt and return it; mark an earlier attempt that is still running as ended by a crash.
+        """Begin and return an attempt; mark an earlier attempt that is still running as ended by a crash.
 
-        ``history`` is the step's history, read in this transaction. An attempt that is not ``recorded`` writes its row
-        at its end.
+        ``history`` is the step's history, read in this transaction. An attempt that is not ``recorded`` gets its row at
+        its end.
         """
         if history.has_running:
             self._run_change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
@@ -275,19 +274,19 @@ class StepRecords(Repository):
         return attempt
 
     def record_attempt(self, attempt: OwnAttempt) -> OwnAttempt:
-        """Add the row of an attempt before it calls another system, and return the attempt as recorded."""
+        """Add the row of an attempt before the attempt calls another system; return the recorded attempt."""
         self._add_attempt(attempt, StepState.RUNNING)
         return replace(attempt, recorded=True)
 
     def start_attempt(self, ref: StepRef, activity: str, run: int, history: StepHistory | None = None) -> int:
-        """Begin an attempt at a step and return its number."""
+        """Begin an attempt at a step, and return the attempt's number."""
         return self.begin_attempt(ref, activity, run, history or self.read_history(ref)).number
 
     def finish_step(self, ref: StepRef, result: Result) -> Result:
-        """Finish the step in the transaction of its effect, and return the stored result.
+        """Finish a step in the transaction of its effect, and return the result that is stored.
 
-        Raises ``StepTaken`` when another attempt has finished first, so that the effects of this attempt are rolled
-        back.
+        Raises ``StepTaken`` when another attempt has finished the step first; that rolls back the effects of this
+        attempt.
         """
         if not self._end_attempt(ref, state=StepState.DONE, result=result.model_dump_json()):
             raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
@@ -296,8 +295,8 @@ class StepRecords(Repository):
     def fail_attempt(self, ref: StepRef, error: str, detail: str) -> bool:
         """End the current attempt with an error; ``detail`` is for operators.
 
-        Returns false for an attempt that was refused before it began, as after a stop: it has no row. The row of a
-        newer attempt that took over stays unchanged.
+        Returns false for an attempt without a row, which was refused before it began, for example after a stop. The row
+        of a newer attempt does not change.
         """
         return self._end_attempt(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
 
@@ -308,7 +307,7 @@ class StepRecords(Repository):
         )
 
     def list_waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
-        """Return the waits of these steps of a job, from their newest attempts."""
+        """Return the waits that ended the newest attempts at these steps of a job."""
         results = self._session.exec(
             select(JobStep.result)
             .where(JobStep.job_id == job_id, col(JobStep.step).in_(steps), JobStep.state == StepState.WAITING)
@@ -323,7 +322,7 @@ class StepRecords(Repository):
         return self._find_first(attempts.order_by(col(JobStep.id).desc()).limit(1))
 
     def interrupt_others(self, ref: StepRef) -> None:
-        """Mark running attempts at other steps of a job as interrupted, so that their results do not count."""
+        """Mark a job's running attempts at other steps as interrupted, so that their results do not count."""
         others = (past for step, past in self._read_cached_attempts(ref.job_id).items() if step != ref.step)
         if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
             return
@@ -338,7 +337,7 @@ class StepRecords(Repository):
         return self._find_all(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id)))
 
     def _end_attempt(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
-        """End the running attempt at a step; with ``own``, only if the current code runs in that attempt."""
+        """End the running attempt at a step; with ``own``, only the attempt in which the current code runs."""
         attempt = own_attempt_at(ref)
         if attempt is not None and not attempt.recorded:
             self._add_attempt(attempt, state, finished_at=self._now, **says)
@@ -357,10 +356,10 @@ class StepRecords(Repository):
     def _keep_cached(
         self, ref: StepRef, known: dict[str, list[StepAttempt]], ended: list[int], state: StepState, result: str
     ) -> None:
-        """Keep the cached attempts of a job if the ended attempt is the one that they show as running.
+        """Keep a job's cached attempts if the attempt that ended is the one that the cache shows as running.
 
-        Each newer attempt, of any process, marks the one before it: that this one ran until now proves that no other
-        process has written since, for this step or a later one.
+        A newer attempt of any process marks the attempt before it. An attempt that ran until now shows that no other
+        process has written an attempt at this step or a later one.
         """
         of_step = known.get(ref.step, [])
         if ended != [attempt.number for attempt in of_step if attempt.state is StepState.RUNNING]:
@@ -393,6 +392,6 @@ class StepRecords(Repository):
         self._link.write_later(self._noun, "rows", {key: row}, self._add_attempt_rows)
 
     def _add_attempt_rows(self, rows: Mapping[str, dict[str, Any]]) -> None:
-        """Add the rows of several attempts in one statement, which costs less than one statement for each."""
+        """Add the rows of several attempts in one statement, which costs less than a statement for each."""
         values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
         self._run_change(_insert_statement(len(rows)), **values)

@@ -1,6 +1,6 @@
 """Creates the tables, indexes and triggers of the first release from the SQL file beside this module.
 
-Earlier numbers were revisions of development versions, whose databases are refused.
+Lower revision numbers belong to development versions, whose databases Maestro refuses.
 """
 
 from pathlib import Path
