@@ -17,7 +17,7 @@ from maestro.store.transaction import Transaction
 
 
 def newest_job_of(tx: Transaction, job: Job) -> Job:
-    """Return the job that answers the same message, or does the same task, now; a what-if is its own newest job."""
+    """Return the job that now answers a job's message or does its task; for a what-if job, the job itself."""
     if job.what_if:
         return job
     if job.parent_id is not None or job.inbox_id is None:
@@ -26,10 +26,10 @@ def newest_job_of(tx: Transaction, job: Job) -> Job:
 
 
 def require_replayable(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEdits | None) -> Job:
-    """Return the newest job of the same message or task, after checking that it can be replayed.
+    """Check that a job can be replayed; return the newest job that answers the message or does the task.
 
-    Raises ``Conflict`` where no replay is possible, and ``InvalidEdit`` for invalid edits; stored edits are checked as
-    well, because the chosen agent may have been deleted.
+    Raises ``Conflict`` where no replay is possible, and ``InvalidEdit`` for invalid edits. Stored edits are checked
+    again, because the chosen agent may have been deleted.
     """
     newest = newest_job_of(tx, job)
     held = job.status is JobStatus.COMPLETED and tx.deliveries.reports.has_held_chunk(job.id)
@@ -46,7 +46,7 @@ def require_replayable(tx: Transaction, job: Job, mode: ReplayMode, edits: JobEd
 
 
 def preview_replay(tx: Transaction, job_id: str, mode: ReplayMode, edits: JobEdits | None = None) -> ReplayPreview:
-    """Return the preview of a replay, without any change; raises ``NotFound`` and ``InvalidEdit``."""
+    """Return the preview of a replay, and change nothing; raises ``NotFound`` and ``InvalidEdit``."""
     job = tx.jobs.get(job_id)
     try:
         newest = require_replayable(tx, job, mode, edits)
@@ -72,7 +72,7 @@ def _replay_evidence(tx: Transaction, job: Job) -> ReplayEvidence:
 
 
 def set_chosen_agent(tx: Transaction, job: Job) -> Job:
-    """Set the agent of a new background job: the one that an operator chose, else that of the original job."""
+    """Set the agent of a new background job: the agent that an operator chose, else that of the original job."""
     if not is_background(job):
         return job
     chosen = find_chosen_agent(tx, job_edits(job))
@@ -84,7 +84,7 @@ def set_chosen_agent(tx: Transaction, job: Job) -> Job:
 
 
 def find_original_job(tx: Transaction, job: Job) -> Job:
-    """Return the original job of a chain of restarts, with the agent from before any operator's choice."""
+    """Return the first job of a chain of restarts, which has the agent from before an operator's choice."""
     ancestors = tx.jobs.list_ancestor_ids(job)
     return tx.jobs.get(ancestors[-1]) if ancestors else job
 

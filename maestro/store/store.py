@@ -1,4 +1,4 @@
-"""The store: all durable data of Maestro, accessed in writing or read-only transactions."""
+"""The store: all durable data of Maestro, read and written in transactions."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ from maestro.store.transaction import Transaction
 Clock = Callable[[], datetime]
 
 PROVEN_SECONDS = 10.0
-"""The seconds for which a successful write proves that the store can be written."""
+"""The seconds after a successful write for which the store counts as writable without a test write."""
 NO_ROOM = (
     "the disk of the store is nearly full: the space reserved for paid answers was released. "
     "Free some space on its disk."
@@ -40,7 +40,7 @@ NO_ROOM = (
 Result = TypeVar("Result")
 
 LATE_SECONDS = 1.0
-"""The seconds after which a commit's content is spooled to a file, in case the process dies before the commit."""
+"""The seconds after which the content of a late commit is written to a file, in case the process dies."""
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 
@@ -48,12 +48,12 @@ log = structlog.get_logger(__name__)
 
 
 def utc_now() -> datetime:
-    """Return the present time in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 class Store:
-    """The database of one data folder, which threads may share."""
+    """The database of one data folder; threads may share an instance."""
 
     def __init__(self, path: Path, clock: Clock = utc_now, busy_seconds: float = BUSY_SECONDS) -> None:
         """``busy_seconds`` is how long a write waits for the database's lock before it fails."""
@@ -71,7 +71,7 @@ class Store:
     def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
         """Open the store, and migrate its tables to this release.
 
-        Raises ``StoreUnreadable``, ``NewerDatabase`` and ``OlderDatabase``, each with the fix.
+        Raises ``StoreUnreadable``, ``NewerDatabase`` and ``OlderDatabase``, whose messages name the fix.
         """
         upgrade_database(path)
         return cls(path, clock)
@@ -80,8 +80,8 @@ class Store:
     def begin(self) -> Iterator[Transaction]:
         """Open a writing transaction, which commits at the end of the block and rolls back on an exception.
 
-        Inside another writing transaction of the same thread it becomes a part of that one, with its own time, and both
-        are committed together: the steps of a flow need not know whether they run alone. Raises ``StoreBusy`` when
+        Inside another writing transaction of the same thread, the block is part of that transaction, with a time of its
+        own, and both commit together. Code need not know whether it runs in a transaction. Raises ``StoreBusy`` when
         another program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
         """
         outer = self._outer_transaction
@@ -103,7 +103,8 @@ class Store:
     def view(self) -> Iterator[Transaction]:
         """Open a read-only transaction on one consistent snapshot; raises ``StoreBusy`` as ``begin`` does.
 
-        Writing in it raises. Inside a writing transaction of the same thread it reads the uncommitted changes.
+        A write in the transaction raises. Inside a writing transaction of the same thread, the block reads uncommitted
+        changes.
         """
         outer = self._outer_transaction
         if outer is not None:
@@ -117,12 +118,12 @@ class Store:
             yield Transaction(link, self._clock())
 
     def write(self, work: Callable[[Transaction], Result]) -> Result:
-        """Return the result of work in a writing transaction of its own; coroutines call this method in a thread."""
+        """Call ``work`` in a writing transaction and return its result; coroutines call this method in a thread."""
         with self.begin() as tx:
             return work(tx)
 
     def read(self, work: Callable[[Transaction], Result]) -> Result:
-        """Return the result of work in a read-only transaction; coroutines call this method in a thread."""
+        """Call ``work`` in a read-only transaction and return its result; coroutines call this method in a thread."""
         with self.view() as tx:
             return work(tx)
 
@@ -144,7 +145,7 @@ class Store:
     def mark(self) -> str:
         """Return a text that differs after every commit of any process, without reading a table.
 
-        It is comparable within this store object only, as long as it is open.
+        Only texts of the same store object can be compared, and only while the store is open.
         """
         with _store_failures(self.path):
             return self._sentinel.read_mark()
@@ -159,9 +160,9 @@ class Store:
         return self._writer.history
 
     def find_problem(self) -> str | None:
-        """Return why the store cannot be read or written, or None if it can.
+        """Return why the store cannot be read or written, or None if it can be.
 
-        A test write is made where no write succeeded lately, or the last one failed.
+        Makes a test write if no write succeeded lately, or if the last write failed.
         """
         try:
             with self.view() as tx:
@@ -174,11 +175,11 @@ class Store:
         return NO_ROOM if self._reserve.is_missing else None
 
     def create_reserve(self) -> None:
-        """Maintain a reserve file, whose space lets answers be committed when the disk is full."""
+        """Maintain a reserve file; when the disk is full, its space is released to commit answers."""
         self._reserve.create()
 
     def release_reserve(self) -> bool:
-        """Release the reserve file; return false if it was already released."""
+        """Delete the reserve file to free its space; return false if the file was already deleted."""
         return self._reserve.release()
 
     def close(self) -> None:
@@ -201,11 +202,11 @@ def _store_failures(path: Path) -> Iterator[None]:
 async def commit_persistently(
     store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None = None
 ) -> Result:
-    """Call ``commit`` in a thread until the store accepts it, and return its result.
+    """Call ``commit`` in a thread until the store accepts it, and return the result of ``commit``.
 
-    When the disk is full, the store's reserve is released. ``spool`` writes the content to a file, in a thread, once
-    the commit is late or has failed. On a cancellation the current attempt ends first; then the cancellation is raised,
-    whether the attempt succeeded or not.
+    When the disk is full, the store's reserve file is deleted. ``spool`` writes the content to a file, in a thread,
+    once the commit is late or has failed. After a cancellation of the caller, the current attempt is the last one; the
+    cancellation is then raised, even if the attempt succeeded.
     """
     work = _Commit(store, commit, spool)
     task = asyncio.current_task()
@@ -219,11 +220,11 @@ async def commit_persistently(
         work.last.set()
         await asyncio.wait([trying])
         if not trying.cancelled():
-            # asyncio warns of an exception that was never read; the caller gets the cancellation instead.
+            # Reading the exception prevents a warning of asyncio; the caller gets the cancellation instead.
             trying.exception()
         raise
     except StoreBusy:
-        # Only the last attempt, after a cancellation, raises StoreBusy.
+        # StoreBusy comes only from the last attempt, which a cancellation requested.
         raise asyncio.CancelledError from None
     if cancelled:
         raise asyncio.CancelledError
@@ -231,7 +232,7 @@ async def commit_persistently(
 
 
 class _Commit(Generic[Result]):
-    """A commit that is repeated until it succeeds; once the event ``last`` is set, one more attempt follows."""
+    """A commit that is repeated until it succeeds; after the event ``last`` is set, only one more attempt is made."""
 
     def __init__(self, store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None) -> None:
         self._store = store
@@ -257,14 +258,14 @@ class _Commit(Generic[Result]):
                 if self.last.is_set():
                     raise
                 log.warning("store.commit_repeated", reason=str(error), pause_seconds=pause)
-            # A cancellation ends the pause, and one last attempt follows.
+            # A cancellation of the caller ends the pause; one last attempt follows.
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.last.wait()
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _spool_in_thread(self, spool: Callable[[], object]) -> None:
-        """Spool in a thread of its own, because all threads of the pool may be waiting for the database's lock."""
+        """Run ``spool`` in a new thread, because all threads of the pool may be waiting for the database's lock."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
         try:
             await asyncio.get_running_loop().run_in_executor(thread, spool)
@@ -276,9 +277,9 @@ class _Commit(Generic[Result]):
 
 
 async def result_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine even if the caller is cancelled meanwhile, so that it can commit the result.
+    """Return a coroutine's result even if the caller is cancelled meanwhile, so that the caller can commit it.
 
-    ``maestro.store.store.commit_persistently`` raises the cancellation afterwards.
+    ``maestro.store.store.commit_persistently`` then raises the cancellation.
     """
     task = asyncio.create_task(work)
     try:

@@ -41,13 +41,13 @@ from maestro.store.users.audit import Audit, SettingsOverrides
 from maestro.store.users.users import WebUsers
 
 metadata = SQLModel.metadata
-"""The table definitions of the modules imported above."""
+"""The definitions of all tables, which the imports above have registered."""
 
 Done = TypeVar("Done")
 
 
 class JobTables(Jobs):
-    """Queries for jobs and their lanes, with the rows of everything that happens in a job."""
+    """Queries for jobs and their lanes (queues), and for all rows about what happens in a job."""
 
     _noun = Jobs.__name__
 
@@ -71,10 +71,10 @@ class JobTables(Jobs):
     _audit = LazyRepository(Audit)
 
     def close_job(self, job_id: str, ending: JobEnding, dependents: DependentRows | None = None) -> bool:
-        """End a job, release its inbound and outbound lanes, and cancel its questions; return false if it had ended.
+        """End a job: release its lanes, cancel its questions, settle its rows; return false if it had ended.
 
-        Its delegated tasks may begin if the job was answered, and a delegator that waits for it resumes. ``dependents``
-        are the kinds of rows that depend on the job, if the caller has read them in this transaction.
+        Delegated tasks of a completed job may begin, and a delegator that waits for the job resumes. ``dependents`` are
+        the kinds of rows that the end must settle, if the caller has read them in this transaction.
         """
         rows = dependents or self.dependents.find_kinds(job_id)
         if rows.questions:
@@ -95,19 +95,19 @@ class JobTables(Jobs):
         return ended
 
     def _notify_of_cancellation(self, job: Job) -> None:
-        """Notify the user that a message was cancelled; one notice covers all cancelled messages of an address."""
+        """Notify the user that a message was cancelled, once for all cancelled messages of an address."""
         is_message = job.inbox_id is not None and job.parent_id is None and not (job.notice or job.what_if)
         if is_message and not self.is_pending_notice(job.address, CANCELLED_NOTICE):
             notice = new_notice_job(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self._now)
-            # Without an inbox id, the notice does not count as an answer, so an operator can still restart the message.
+            # Without an inbox id, the notice is no answer to the message, so an operator can still restart its job.
             notice.inbox_id = None
             self.add(notice)
 
     def answer_question(self, answer: QuestionAnswer, by: str, inbox_id: int | None = None) -> bool:
-        """Store an answer to a question by a user (``platform:userId``) or the operator, and resume the question's job.
+        """Store the answer of a user (``platform:userId``) or operator to a question, and resume the question's job.
 
-        ``inbox_id`` is the message that contains the answer. Returns false, and changes nothing, when the question is
-        not open.
+        ``inbox_id`` is the message that contains the answer. Returns false and changes nothing if the question is not
+        open.
         """
         is_open = self.questions.record_answer(answer, by, inbox_id)
         if is_open:
@@ -121,10 +121,9 @@ class JobTables(Jobs):
     ) -> bool:
         """Let a newer message of a user end the jobs in which ``agent_id`` answers earlier messages of that user.
 
-        The job ``newer_id`` of the newer message answers in their place (docs/decisions.md: busy agents). A running job
-        stops at its next step; a chunk that is being sent is sent. Returns whether the user was already notified of a
-        wait. Messages before a ``/new``, that of ``user_id`` alone if one is given, are of another conversation, and
-        their jobs continue.
+        The job ``newer_id`` of the newer message answers them (docs/decisions.md: busy agents). A running job stops at
+        its next step, but a chunk that is being sent is sent. Returns whether the user was already told about a wait. A
+        ``/new`` (with ``user_id``, of that user) begins another conversation: jobs for messages before it continue.
         """
         told_to_wait = False
         for queued in jobs_to_interrupt(row, agent_id, self.merged.list_open_jobs(lane)):
@@ -151,7 +150,7 @@ class ModelTables(Repository):
 
 
 class BackgroundTables(Repository):
-    """Queries for heartbeats, crons and webhooks, and for the runs that they begin."""
+    """Queries for heartbeats, crons and webhooks, and for the runs that heartbeats and crons begin."""
 
     schedules = LazyRepository(Schedules)
     runs = LazyRepository(ScheduleRuns)
@@ -171,7 +170,7 @@ class SystemTables(Repository):
 
 
 class Transaction:
-    """One transaction with its repositories; ``now`` is the same moment for all of them."""
+    """One transaction with its repositories, which all use the time ``now``."""
 
     inbox = LazyRepository(Inbox)
     jobs = LazyRepository(JobTables)
@@ -191,23 +190,23 @@ class Transaction:
         self._link = link
 
     def call_after_commit(self, call: Callable[[], None]) -> None:
-        """Register a call to be made after the commit of the outermost transaction; a rollback drops the call."""
+        """Register a call to make after the outermost transaction commits; a rollback drops the call."""
         self._link.when_committed.append(call)
 
     def flush_writes(self) -> None:
-        """Write all pending rows now, so that their errors are raised here and not at the commit."""
+        """Write all pending rows now, so that their errors are raised here instead of at the commit."""
         self._link.flush_writes()
 
 
 @contextmanager
 def open_savepoint(tx: Transaction) -> Iterator[None]:
-    """Roll back only the changes of the block if it raises."""
+    """Open a savepoint: if the block raises, roll back only the changes of the block."""
     with tx._link.open_savepoint():
         yield
 
 
 def run_in_savepoint(tx: Transaction, change: Callable[[], Done]) -> Done | MaestroError:
-    """Make a change completely or not at all; return its error, with reason and fix, instead of raising it."""
+    """Make a change completely or not at all; if it fails, return the error instead of raising it."""
     try:
         with open_savepoint(tx):
             return change()

@@ -286,7 +286,7 @@ class Writer:
             try:
                 yield connection
             finally:
-                # The count rises before the holder is cleared; otherwise a waiting thread could consider the connection lost.
+                # The count rises first; otherwise a waiting thread could consider the connection lost.
                 self._given_back += 1
                 self._holder = None
 

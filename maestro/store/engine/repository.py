@@ -102,7 +102,7 @@ class Link:
             try:
                 yield
                 if "session" in self.__dict__:
-                    # The session began inside this savepoint and has a nested one: its commit ends only the nested savepoint.
+                    # The session has a nested savepoint of its own: its commit ends only that nested savepoint.
                     self.session.commit()
             except BaseException:  # This includes cancellations; every exception is raised again.
                 self.close()

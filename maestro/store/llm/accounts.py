@@ -1,4 +1,4 @@
-"""Queries for accounts of model providers and their cool-downs, shared by all workers (docs/decisions.md: failover)."""
+"""Queries for accounts of model providers, and cool-downs that all workers share (docs/decisions.md: failover)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,11 +30,11 @@ _CONFIGURED = (
     *("type", "provider", "model", "models", "base_url", "home_dir", "priority", "requests_per_minute"),
     *("tokens_per_minute", "concurrency", "source", "fingerprint", "secret", "last4"),
 )
-"""The columns of an account that come from the configuration; other columns are its state."""
+"""The columns of an account that come from the settings; the other columns are the account's state."""
 
 
 class Accounts(Repository):
-    """Queries for accounts of model providers, and for cool-downs of models on accounts."""
+    """Queries for accounts of model providers, and for the cool-downs of an account's models."""
 
     _IN_ORDER = (col(ModelAccount.priority), col(ModelAccount.id))
     _ALL = PreparedStatement(select(ModelAccount).order_by(*_IN_ORDER))
@@ -87,11 +87,11 @@ class Accounts(Repository):
     )
 
     def list_accounts(self) -> Sequence[ModelAccount]:
-        """Return all accounts as values, in failover order."""
+        """Return all accounts as read-only rows, in failover order."""
         return self._read_models(self._ALL, ModelAccount)
 
     def list_with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
-        """Return the results of ``list_accounts`` and ``read_cooldown_ends`` together, read by one statement."""
+        """Return the results of ``list_accounts`` and ``read_cooldown_ends``, both read by one statement."""
         accounts: dict[int, ModelAccount] = {}
         limits: dict[AccountModel, datetime] = {}
         for *row, model, until in self._read_rows(self._WITH_LIMITS, at=self._now):
@@ -111,15 +111,15 @@ class Accounts(Repository):
         return require_found(self.find_account_by_name(name), missing)
 
     def read_cooldown_ends(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
-        """Return the ends of the cool-downs at a moment, by account and model; an unlisted model has no cool-down.
+        """Return the ends of the cool-downs at a time, by account and model; other models have no cool-down.
 
-        For past moments, only the last cool-down is known.
+        For a time in the past, only the last cool-down of each model is known.
         """
         return {(account, model): until for account, model, until in self._read_rows(self._LIMITS, at=at or self._now)}
 
     @cached_by_version("accounts")
     def find_default_model(self) -> str:
-        """Return ``provider/model`` of the first account in failover order, or the demo model if there is no account.
+        """Return ``provider/model`` of the first account in failover order, or the demo model without accounts.
 
         If all accounts are disabled, the first of them still counts: the demo model's context window must not shorten
         conversations.
@@ -128,10 +128,10 @@ class Accounts(Repository):
         return "/".join(best) if best is not None else DEMO
 
     def set_configured(self, accounts: Sequence[ModelAccount]) -> None:
-        """Store the accounts of the configuration and environment, and delete stored ones no longer in them.
+        """Store the accounts of the settings and environment; delete stored accounts that these no longer name.
 
-        Accounts that were added by the API are kept, unless a configured account has the same name. A new key, address
-        or login resets an account: its cool-downs end, and it becomes active if its key had been refused.
+        Accounts that were added by the API stay, unless a configured account has the same name. A new key, address or
+        login ends the cool-downs of an account, and activates an account whose key was refused.
         """
         named = {account.name for account in accounts}
         for former in self.list_accounts():
@@ -149,9 +149,9 @@ class Accounts(Repository):
         return account
 
     def change_account(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
-        """Change an account; a new key or the status active also ends its cool-downs and activates it.
+        """Change an account; a new key or the status active also ends the account's cool-downs.
 
-        Raises ``Conflict`` for a change of any column except the status if the account was not added by the API.
+        Raises ``Conflict`` if the account was not added by the API and the change is not only of the status.
         """
         account = self.get_account(name)
         if account.source is not AccountSource.API and set(changes) - {"status"}:
@@ -161,7 +161,7 @@ class Accounts(Repository):
         if "secret" in changes and "status" not in changes:
             account.status = AccountStatus.ACTIVE
         if changes.get("status") is AccountStatus.DISABLED:
-            account.last_error = ""  # A new key ends a provider's refusal, not an operator's decision to disable.
+            account.last_error = ""  # A new key activates only accounts with a key error.
         elif {"status", "secret"} & set(changes):
             self._end_cooldowns(account)
         self._save(account)
@@ -169,35 +169,35 @@ class Accounts(Repository):
         return account
 
     def remove_account(self, name: str) -> None:
-        """Remove an account that was added by the API; raises ``Conflict`` for any other."""
+        """Remove an account that was added by the API; raises ``Conflict`` for any other account."""
         account = self.get_account(name)
         if account.source is not AccountSource.API:
             raise Conflict(_origin_refusal(account, "take it out there and restart, or disable it"))
         self._delete(account)
 
     def record_success(self, name: str, model: str, cost_usd: float | None) -> None:
-        """Count an answer and its cost for this account and model, and delete the model's expired cool-down.
+        """Count an answer and its cost for an account and model, and delete their expired cool-downs.
 
-        A cool-down that has not expired stays, because the call may have begun before it.
+        A cool-down that has not expired stays, because the call may have begun before the cool-down.
         """
         for account_id, limited_until in self._run_returning(
             self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now
         ):
-            # None means that the model was never in cool-down, so it has no row to reset.
+            # None: the account had no cool-down since its last reset, so there is no row to delete.
             if limited_until is not None:
                 self._run_change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def add_cost(self, key: CallKey, attempt: int, cost_usd: float) -> None:
-        """Add the cost of a failed attempt to its account."""
+        """Add the cost of a failed attempt to the account that the attempt used."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
         self._run_change(self._SPEND, cost=cost_usd, **which)
 
     def cool_down(
         self, name: str, model: str, requested_wait: timedelta | None, ladder: Sequence[timedelta]
     ) -> datetime | None:
-        """Begin a cool-down of an account's model; return its end. The provider may have requested a wait.
+        """Begin a cool-down of an account's model, and return its end; the provider may have requested a wait.
 
-        Failures during a cool-down come from calls that began before it, and do not lengthen the next one.
+        A failure during a cool-down comes from a call that began before it, and does not lengthen the next cool-down.
         """
         account = self.record_error(name, RateLimited.__name__)
         if account is None:
@@ -209,14 +209,14 @@ class Accounts(Repository):
         return self._extend_cooldown(account, limit, cool_down_length(limit.strikes, requested_wait, ladder))
 
     def begin_quota_wait(self, name: str, requested_wait: timedelta | None) -> datetime | None:
-        """Begin a cool-down of an account until its quota is renewed (unknown: for ``QUOTA_WAIT``); return its end."""
+        """Begin a cool-down of an account until its quota renews (``QUOTA_WAIT`` if unknown); return its end."""
         account = self.record_error(name, QuotaExhausted.__name__)
         if account is None:
             return None
         return self._extend_cooldown(account, self._read_cooldown(account, WHOLE_ACCOUNT), requested_wait or QUOTA_WAIT)
 
     def disable_refused(self, account: ModelAccount) -> bool:
-        """Disable an account with a refused key; return false if an operator changed it since the call began."""
+        """Disable an account with a refused key; return false if the account was changed after the call began."""
         row = self.find_account_by_name(account.name)
         if row is None or row.updated_at != account.updated_at:
             return False
@@ -258,22 +258,22 @@ class Accounts(Repository):
     def _delete(self, account: ModelAccount) -> None:
         self._end_cooldowns(account)
         self._delete_object(account)
-        # Nothing else would resume a job that waits for the deleted account.
+        # Without this, a job that waits for the deleted account would never resume.
         self._wake_waiting_jobs()
 
     def _end_cooldowns(self, account: ModelAccount) -> None:
-        """End all cool-downs of an account, and reset the counts of failures that lengthen cool-downs."""
+        """End all cool-downs of an account, and forget the failures that would lengthen the next cool-down."""
         self._run_statement(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
         account.rate_limited_until, account.last_error = None, ""
 
     def _read_cooldown(self, account: ModelAccount, model: str) -> AccountLimit:
-        """Return the row for the cool-down of a model, or a new row with an expired cool-down."""
+        """Return the stored cool-down of an account's model, or a new one that has already expired."""
         return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
             account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
         )
 
     def _extend_cooldown(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
-        """Extend a cool-down to at least ``wait`` from now, store it as the account's latest, and return its end."""
+        """Extend a cool-down to at least ``wait`` from now, store its end with the account, and return the end."""
         until = self._now + wait
         if limit.is_in_force(self._now):
             limit.limited_until = max(limit.limited_until, until)

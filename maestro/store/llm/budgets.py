@@ -1,4 +1,4 @@
-"""Queries for usage rows of requests to models, and for budgets: reserved before a request, settled after it."""
+"""Queries for usage rows of requests to models, and for budgets (reserved before a request, settled after it)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ from maestro.store.jobs.related import ModelCallers
 from maestro.store.llm.usage_sums import select_parts, select_sums, select_total
 
 _OF_CALL = tuple(name for name in UsageRow.model_fields if name in LLMCall.model_fields and name != "id")
-"""The columns that a usage row copies from its call."""
+"""The columns that a usage row copies from the row of its model call."""
 _OF_JOB = ("agent_id", "client_id", "conversation_id")
 """The columns that a usage row copies from its payer."""
 
@@ -63,14 +63,14 @@ def _levels_by_scope(rows: Iterable[Sequence[Any]]) -> dict[Scope, SpendingLevel
 
 
 class CallCharge(NamedTuple):
-    """The known cost of an attempt at a model call, and its payer."""
+    """The known cost of an attempt at a model call, and the payer of the call."""
 
     payer: Payer
     cost_usd: float = 0.0
 
 
 class UsageLog(Repository):
-    """Queries for usage rows, one for each attempt at a request to a model."""
+    """Queries for usage rows; each row is for one attempt at a request to a model."""
 
     _OF_ATTEMPT = (
         col(UsageRow.job_id) == bindparam("of_job"),
@@ -81,20 +81,20 @@ class UsageLog(Repository):
     _FORGET = PreparedStatement(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
 
     def add_attempt(self, call: LLMCall, payer: Payer) -> CallCharge:
-        """Write the usage row of an attempt at a model call, charged to a payer; return the charge."""
+        """Store the usage row of an attempt at a model call, charged to a payer; return the charge."""
         values = {name: getattr(call, name) for name in _OF_CALL} | {name: getattr(payer, name) for name in _OF_JOB}
         self._insert_row(row_insert(UsageRow), id=None, at=self._now, **values)
         return CallCharge(payer, call.cost_usd or 0.0)
 
     def list_usage_of_job(self, job_id: str) -> Sequence[UsageRow]:
-        """Return the usage rows of a job in the order of its calls and their attempts."""
+        """Return the usage rows of a job, by number of the call and number of the attempt."""
         of_job = select(UsageRow).where(col(UsageRow.job_id) == job_id)
         return self._session.scalars(of_job.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
 
     def add_request(self, row: UsageRow) -> int:
-        """Write the usage row of a request that is no model call, charged to the job's payer; return the row's id.
+        """Store the usage row of a request that is no model call, charged to the job's payer; return the row's id.
 
-        The attempt gets the next number for its purpose and call number.
+        The row gets the next attempt number for its purpose and call number.
         """
         before = select(func.count()).where(
             col(UsageRow.job_id) == row.job_id, col(UsageRow.purpose) == row.purpose, col(UsageRow.number) == row.number
@@ -108,7 +108,7 @@ class UsageLog(Repository):
         return row.id
 
     def complete_request(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
-        """Complete a row that was added before its request was sent; the time of the row becomes that of the end."""
+        """Store the outcome and end time of a request in the row that was added before the request was sent."""
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
@@ -117,12 +117,12 @@ class UsageLog(Repository):
         return [UsageSum(*row) for row in self._session.execute(select_sums(request).limit(limit))]
 
     def read_total(self, period: Period, scope: UsageScope = EVERY_SCOPE) -> UsageSum:
-        """Return the usage in a period, of the given scope, as a single sum."""
+        """Return one sum of the usage in a period, limited to a scope."""
         row = self._session.execute(select_total(period, scope)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
     def list_parts(self, grouping: UsageBy, period: Period, scope: UsageScope = EVERY_SCOPE) -> Sequence[UsagePart]:
-        """Return usage by day and key, oldest day first; days without usage are left out."""
+        """Return usage by day and key, oldest day first, without days that have no usage."""
         rows = self._session.execute(select_parts(grouping, period, scope))
         return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
@@ -136,12 +136,12 @@ class UsageLog(Repository):
         return usage_page(self.list_sums(request, query.limit + 1), query.limit, request.period, totals)
 
     def delete_attempt(self, key: CallKey, attempt: int) -> float:
-        """Delete the row of an attempt with a revised outcome; return the cost in the row."""
+        """Delete the usage row of an attempt whose outcome is revised; return the cost in the row."""
         return sum(cost or 0.0 for (cost,) in self._run_returning(self._FORGET, **key_values(key), its_attempt=attempt))
 
 
 class ReservedAmount(NamedTuple):
-    """The amount reserved for one model call, with its day and scopes."""
+    """The amount in US dollars reserved for one model call, with its day and the scopes that it counts for."""
 
     day: date
     amount_usd: float
@@ -152,7 +152,7 @@ class Budgets(Repository):
     """Queries for spending, reservations and clients."""
 
     LEVEL = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
-    """The columns that ``_levels_by_scope`` expects, in this order."""
+    """The columns that ``_levels_by_scope`` reads, in this order."""
     _OF_KEY = (
         col(Reservation.job_id) == bindparam("of_job"),
         col(Reservation.purpose) == bindparam("its_purpose"),
@@ -168,12 +168,12 @@ class Budgets(Repository):
 
     @property
     def today(self) -> date:
-        """The current day of budgets, in UTC."""
+        """The current day of budgets; days are in UTC."""
         return utc_day(self._now)
 
     @property
     def next_day(self) -> datetime:
-        """The moment when the next day of budgets begins."""
+        """The time at which the next day of budgets begins."""
         return datetime.combine(self.today + timedelta(days=1), time(), UTC)
 
     def read_level(self, scope: Scope) -> SpendingLevel:
@@ -188,10 +188,10 @@ class Budgets(Repository):
     def reserve_cost(
         self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[BudgetLimit] = ()
     ) -> BudgetLimit | None:
-        """Reserve the estimated cost of a call until it is settled or released, in place of an earlier reservation.
+        """Reserve the estimated cost of a call, in place of any reservation that the call already has.
 
-        Returns the first of the payer's limits that was reached without this reservation, or None; with a limit
-        returned, the caller releases the reservation.
+        Returns the first of the limits that was reached without this reservation, or None. If a limit is returned, the
+        caller has to release the reservation.
         """
         reservation = Reservation(
             **key.model_dump(),
@@ -213,7 +213,7 @@ class Budgets(Repository):
         self._subtract_reserved(self._run_returning(self._TAKE, **key_values(key)))
 
     def settle_cost(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
-        """Replace the reservation of a call by its cost, on the day of the reservation.
+        """Replace the reservation of a call by the call's cost, on the day of the reservation.
 
         ``payer`` is the call's payer, if the caller has read it in this transaction.
         """
@@ -224,7 +224,7 @@ class Budgets(Repository):
             self._add_amounts(self.today, (payer or self._read_payer(key)).scopes, spent_usd=cost_usd)
 
     def add_cost(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
-        """Count the cost of a failed attempt; the reservation of its call stays for further attempts.
+        """Count the cost of a failed attempt; the call's reservation stays for further attempts.
 
         ``payer`` is the call's payer, if the caller has read it.
         """
@@ -238,15 +238,15 @@ class Budgets(Repository):
         self._add_amounts(day, scopes, spent_usd=cost_usd)
 
     def release_all_of_job(self, job_id: str) -> None:
-        """Release all reservations of a job that ends, such as those left by a crash."""
+        """Release all reservations of a job that ends, such as reservations left by a crash."""
         self._subtract_reserved(self._run_returning(self._TAKE_ALL, of_job=job_id))
 
     def list_clients(self) -> Sequence[Client]:
-        """Return all clients by name."""
+        """Return all clients, sorted by name."""
         return self._session.scalars(select(Client).order_by(col(Client.name))).all()
 
     def read_client_levels(self) -> Mapping[str, SpendingLevel]:
-        """Return the amounts spent and reserved today for each client, by name."""
+        """Return the amounts spent and reserved today for each client, by the client's name."""
         return {client.name: self.read_level((BudgetScope.CLIENT, str(client.id))) for client in self.list_clients()}
 
     def build_client_view(self, client: Client) -> ClientView:
@@ -282,14 +282,14 @@ class Budgets(Repository):
         return ModelCallers(self._link, self._now).read_payer(key.job_id)
 
     def _subtract_reserved(self, reservations: Iterable[tuple[Any, ...]]) -> None:
-        """Subtract deleted reservations from the reserved amounts of their scopes."""
+        """Subtract the amounts of deleted reservations from the reserved amounts of their scopes."""
         for held in map(_reserved_amount, reservations):
             self._add_amounts(held.day, held.scopes, reserved_usd=-held.amount_usd)
 
     def _add_amounts(
         self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
     ) -> Mapping[Scope, SpendingLevel]:
-        """Add amounts to the spending of these scopes on a day; return the new amounts."""
+        """Add amounts to the spending of these scopes on a day; return the amounts after the change."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
         return _levels_by_scope(
             self._run_returning(_spending_statement(len(scopes)), **values, **_scope_parameters(scopes))
@@ -303,7 +303,7 @@ class Budgets(Repository):
 
 @cache
 def _spending_statement(count: int) -> PreparedStatement:
-    """Return the statement that adds amounts to ``count`` scopes; ``scope_0`` and ``subject_0`` are the first."""
+    """Return the statement that adds amounts to ``count`` scopes (parameters ``scope_0``, ``subject_0`` and so on)."""
     new = insert(Spending)
     reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
     names = [
@@ -329,7 +329,7 @@ def _spending_statement(count: int) -> PreparedStatement:
 @cache
 def _levels_statement(count: int) -> PreparedStatement:
     """Return the statement that reads the spending of ``count`` scopes on a day."""
-    # Each scope has its own query, because with a combined condition SQLite reads all rows of the day.
+    # Each scope has its own query: with one condition for all scopes, SQLite reads all rows of the day.
     return PreparedStatement(
         union_all(
             *(

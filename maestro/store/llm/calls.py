@@ -23,11 +23,11 @@ from maestro.store.llm.accounts import Accounts
 from maestro.store.llm.budgets import Budgets, CallCharge, UsageLog, key_values
 
 FREE = Expense()
-"""The expense of an attempt that never reached a model."""
+"""The expense of an attempt whose request never reached a model."""
 
 
 class LastAttempt(NamedTuple):
-    """The last attempt at a model call, and the digest of its request."""
+    """The last attempt at a model call, and the digest of the attempt's request."""
 
     attempt: int
     state: CallState
@@ -37,8 +37,8 @@ class LastAttempt(NamedTuple):
 class Calls(Repository):
     """Queries for the attempts at model calls.
 
-    However an attempt ends, its row, its usage row, the budgets and its account record its cost together and exactly
-    once, even when it ends after another attempt had considered it dead.
+    The end of an attempt records its cost exactly once: in its row, its usage row, the budgets and the account. This
+    also holds for an attempt that ends after a newer attempt had marked it as interrupted.
     """
 
     _budgets = LazyRepository(Budgets)
@@ -58,7 +58,7 @@ class Calls(Repository):
         .limit(1)
     )
     _NEWEST = select(func.max(LLMCall.attempt)).where(*_OF_KEY).correlate(None).scalar_subquery()
-    # The result has a row for each stored text with its digest, one for the last attempt, and one for the step.
+    # The result has a row for each stored text (its digest), one for the last attempt, and one for the step.
     _BEFORE_SENDING = PreparedStatement(
         union_all(
             select(null(), PromptPart.digest, null()).where(is_in_list(col(PromptPart.digest), "digests")),
@@ -78,7 +78,7 @@ class Calls(Repository):
 
     @read_once
     def find_answer(self, key: CallKey) -> LLMCall | None:
-        """Return the stored answer of a call (the first one if there are two), or None."""
+        """Return the stored answer of a call, or None; if the call has two answers, return the first."""
         return self._read_model(self._ANSWERED, LLMCall, **key_values(key))
 
     def get_answer(self, key: CallKey) -> LLMCall:
@@ -86,7 +86,7 @@ class Calls(Repository):
         return require_found(self.find_answer(key), f"job {key.job_id} has no answer to model call {key.number}")
 
     def find_newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
-        """Return the newest stored answer for this purpose among all jobs of a conversation."""
+        """Return the newest stored answer for a purpose among all jobs of a conversation."""
         return self._find_first(
             select(LLMCall)
             .join(Job, col(Job.id) == LLMCall.job_id)
@@ -98,15 +98,15 @@ class Calls(Repository):
         )
 
     def read_costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
-        """Return the known costs of these jobs in US dollars; jobs without a known cost are left out."""
+        """Return the known costs of these jobs in US dollars, by job id, without jobs that have no known cost."""
         known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
         costs = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
         return dict(self._run_statement(costs.group_by(col(LLMCall.job_id))).all())
 
     def read_rows_before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
-        """Read all rows that a request needs before it is sent; return those of its digests whose texts are stored.
+        """Read the rows needed before a request is sent; return those of its digests whose texts are stored.
 
-        Caches the last attempt at the call, and whether a newer attempt at the step has begun, for this transaction.
+        Caches the last attempt at the call for this transaction, and whether a newer attempt at the step has begun.
         """
         own = current_recorded_attempt()
         job_id, step, number = (own.ref.job_id, own.ref.step, own.number) if own is not None else ("", "", 0)
@@ -125,12 +125,12 @@ class Calls(Repository):
         return frozenset(stored)
 
     def record_sending(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
-        """Record that a request, given by its digest, is about to be sent; return the number of this attempt.
+        """Record that the request with the digest ``request`` is about to be sent; return the attempt's number.
 
-        The estimate stays in the row should the process die before the answer tells the cost. An earlier attempt still
-        marked as sent belonged to a process that died, or stalled so long that Temporal gave its step to this one: it
-        is marked as interrupted. Raises ``StepTaken`` in the process that stalled. ``told`` are two post ids of
-        #maestro: the request contains the posts after the first, up to the second.
+        The row has the estimated cost, in case the process dies before the answer gives the cost. An earlier attempt
+        that is still marked as sent has died or stalled, and is marked as interrupted. Raises ``StepTaken`` in a
+        process that stalled so long that Temporal gave its step to another process. ``told`` are two post ids of the
+        agent chat: the request contains the posts after the first id, up to the second.
         """
         StepRecords(self._link, self._now).require_newest()
         last = self._read_last_attempt(key)
@@ -154,7 +154,7 @@ class Calls(Repository):
     def find_interrupted_request(self, key: CallKey) -> str | None:
         """Return the digest of the last attempt's request if that attempt was interrupted, else None.
 
-        After a failure the request is built anew, so that an operator's correction takes effect.
+        After a failure the request is built again, so that an operator's correction takes effect.
         """
         last = self._read_last_attempt(key)
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
@@ -163,11 +163,11 @@ class Calls(Repository):
     def store_answer(
         self, key: CallKey, attempt: int, response: LLMResponse, payer: Payer | None = None
     ) -> float | None:
-        """Store the answer of a model under the key of its call, and settle the call's reservation.
+        """Store the answer of a model to a call, and settle the call's reservation.
 
-        An attempt that another one considered dead is answered all the same. ``payer`` is the call's payer, if the
-        caller knows it. Returns the US dollars still to be charged to the account when its success is counted; stores
-        nothing and returns None if an answer is stored already or the attempt is unknown.
+        Returns the US dollars that the caller must still charge to the account. Stores nothing and returns None if an
+        answer is already stored, or if the attempt is unknown. An attempt that a newer attempt marked as interrupted is
+        stored. ``payer`` is the call's payer, if the caller knows it.
         """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}
@@ -183,11 +183,11 @@ class Calls(Repository):
         self._end_unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
 
     def record_interruption(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
-        """End an attempt as interrupted before its answer; its estimated cost counts as spent."""
+        """End an attempt as interrupted before its answer came; the estimated cost counts as spent."""
         self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
 
     def record_unsent(self, key: CallKey, attempt: int) -> None:
-        """End an attempt as interrupted before its request was sent, at no cost."""
+        """End an attempt as interrupted before its request was sent, with a cost of 0."""
         self._end_unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
 
     def close_calls(self, job_id: str) -> None:
@@ -204,13 +204,13 @@ class Calls(Repository):
         ).one()
 
     def list_calls_of_job(self, job_id: str) -> Sequence[LLMCall]:
-        """Return all attempts at the calls of a job, in their order."""
+        """Return all attempts at the model calls of a job, oldest first."""
         return self._find_all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     def _end_unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
         """End an attempt without an answer, and count its cost.
 
-        If its estimate was counted before and the attempt cost less, the counted difference is negative.
+        If the estimate was counted before and the cost is lower, the counted difference is negative.
         """
         charge = self._end_attempt(key, attempt, values)
         if charge is not None and charge.cost_usd:
@@ -233,7 +233,7 @@ class Calls(Repository):
     ) -> CallCharge | None:
         """Store the end of an attempt; return the change of its known cost, and its payer.
 
-        Returns None and changes nothing if the attempt is already in the state ``unless``, or does not exist.
+        Returns None and changes nothing if the attempt is already in the state ``unless`` or does not exist.
         """
         which = {**key_values(key), "its_attempt": attempt, "new_finished_at": self._now}
         which |= {f"new_{name}": value for name, value in values.items()}
@@ -241,7 +241,7 @@ class Calls(Repository):
         usage = UsageLog(self._link, self._now)
         call = self._run_ending(_ending_statement(names, CallState.SENT), key, which)
         if call is None:
-            # A newer attempt has already marked this one as interrupted, and counted its estimate as spent.
+            # A newer attempt has marked this attempt as interrupted, and counted the estimated cost as spent.
             call = self._run_ending(_ending_statement(names, unless, is_open=False), key, which)
             if call is None:
                 return None
@@ -250,10 +250,10 @@ class Calls(Repository):
         return charge._replace(cost_usd=charge.cost_usd - counted)
 
     def _run_ending(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
-        """Run a statement of ``_ending_statement`` and return the ended attempt, or None if it ended no attempt."""
+        """Run a statement of ``_ending_statement``; return the attempt that it ended, or None if it ended none."""
         for row in self._run_returning(prepared, **values):
             call = prepared.convert_row(LLMCall, row)
-            # No earlier attempt can have an answer, so this answer is the one to cache.
+            # The first attempt's answer takes precedence over answers of later attempts, so it is cached.
             if call.state is CallState.ANSWERED and call.attempt == 1:
                 self._cached_values()["find_answer", (key,)] = call
             return call
@@ -262,9 +262,9 @@ class Calls(Repository):
 
 @cache
 def _ending_statement(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
-    """Return the statement that ends an attempt whose state is ``state``, or (without ``is_open``) is another one.
+    """Return the statement that ends an attempt in the state ``state``, and that returns the changed row.
 
-    The statement returns the whole row after the change.
+    Without ``is_open``, the statement ends an attempt in any state except ``state``.
     """
     ended = update(LLMCall).where(*Calls._OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
     if state is not None:

@@ -1,4 +1,4 @@
-"""Queries for prompts and model requests, whose texts are compressed and stored once.
+"""Queries for prompts and model requests; their texts are compressed, and each text is stored once.
 
 See docs/decisions.md: retention.
 """
@@ -34,18 +34,18 @@ from maestro.store.engine.repository import Repository, require_found
 from maestro.store.engine.statements import PreparedStatement, insert, is_in_list, write_json_list
 
 BEGINNING = 4_000
-"""The number of bytes that ``Prompts.read_beginning`` returns of a long text."""
+"""The most bytes of a text that ``Prompts.read_beginning`` returns."""
 
 _OF_REQUEST = LLMRequest.model_fields.keys() & StoredRequest.model_fields.keys() - {"tools"}
-"""The fields that a stored request copies from its request; its tools are a digest instead."""
+"""The fields that a stored request copies from a request; for the tools it has a digest instead."""
 _OF_MESSAGE = PromptMessage.model_fields.keys() & StoredTurn.model_fields.keys() - {"stable"}
-"""The fields that a stored message copies from its message; its stable beginning is a digest instead."""
+"""The fields that a stored message copies from a message; for the stable beginning it has a digest instead."""
 
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Prompts(Repository):
-    """Queries for the prompts of jobs, and for stored texts."""
+    """Queries for the prompts of jobs, and for the texts of prompts and requests."""
 
     _KEEP = PreparedStatement(insert(PromptPart))
     _ADD = PreparedStatement(insert(Prompt))
@@ -64,34 +64,35 @@ class Prompts(Repository):
     )
 
     def store_text(self, text: str) -> str:
-        """Store a text unless it is stored already; return its SHA-256."""
+        """Store a text, if it is not yet stored; return its SHA-256."""
         texts = TextsByDigest()
         digest = texts.add(text)
         self._store_texts(texts)
         return digest
 
     def read_text(self, digest: str) -> str:
-        """Return the stored text with this digest; raises ``NotFound``."""
+        """Return the stored text with this SHA-256; raises ``NotFound``."""
         body = require_found(
             self._read_value(self._TEXT, its_digest=digest), f"the prompt part {digest} does not exist"
         )
         return zlib.decompress(body).decode()
 
     def read_beginning(self, digest: str) -> str:
-        """Return the beginning of a stored text; empty if the text is missing or was deleted."""
+        """Return the first ``BEGINNING`` bytes of a stored text; empty if the text does not exist."""
         body: bytes | None = self._read_value(self._TEXT, its_digest=digest) if digest else None
         return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
     def store_request(self, packed: "PackedRequest", stored_digests: frozenset[str] | None = None) -> str:
         """Store all parts of a model request, and return the digest of the request.
 
-        ``stored_digests`` are its texts that are stored already, if the caller has read that in this transaction.
+        ``stored_digests`` names the request's texts that are already stored, if the caller has read them in this
+        transaction.
         """
         self._store_texts(packed.texts, stored_digests)
         return packed.digest
 
     def restore_messages(self, turns: Sequence[StoredTurn]) -> tuple[PromptMessage, ...]:
-        """Restore the messages of a prompt from their references; raises ``NotFound`` if a part was deleted."""
+        """Return a prompt's messages with the texts to which they refer; raises ``NotFound`` for a deleted text."""
         texts = self._read_texts(turns)
         return tuple(_unpacked_message(turn, texts) for turn in turns)
 
@@ -111,16 +112,16 @@ class Prompts(Repository):
         )
 
     def get_prompt_of_job(self, job_id: str) -> Prompt:
-        """Return the prompt of a job as a value; raises ``NotFound``."""
+        """Return the prompt of a job as a read-only row; raises ``NotFound``."""
         return require_found(self._read_model_by(Prompt, job_id=job_id), f"job {job_id} has no prompt yet")
 
     def read_layer_sizes(self, job_id: str) -> tuple[LayerSize, ...]:
-        """Return the sizes of the layers in a job's prompt; empty without a prompt."""
+        """Return the size of each layer (section) of a job's prompt, in characters and tokens; empty without one."""
         sizes = self._find_first(select(Prompt.layers).where(Prompt.job_id == job_id))
         return LAYER_SIZES.validate_json(sizes) if sizes else ()
 
     def _store_texts(self, texts: "TextsByDigest", stored_digests: frozenset[str] | None = None) -> None:
-        """Store the texts that are not stored yet, without compressing the others again."""
+        """Store those of the given texts that are not yet stored."""
         if stored_digests is None:
             stored_digests = frozenset(
                 digest for (digest,) in self._read_rows(self._ARE_KEPT, digests=write_json_list(texts.raw))
@@ -130,7 +131,7 @@ class Prompts(Repository):
                 self._run_change(self._KEEP, digest=digest, body=_compressed(raw))
 
     def _read_texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
-        """Return the texts to which these references point; raises ``NotFound`` if a message was deleted."""
+        """Return the texts to which the messages of a prompt refer; raises ``NotFound`` for a deleted message."""
         ids = {turn.message_id for turn in turns if turn.message_id is not None}
         digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
         messages: dict[int, str] = {}
@@ -149,7 +150,7 @@ class Prompts(Repository):
 
 
 class TextsByDigest:
-    """The texts of a prompt or request that are to be stored, by SHA-256."""
+    """The texts of a prompt or request that are to be stored, by their SHA-256."""
 
     def __init__(self) -> None:
         self.raw: dict[str, bytes] = {}
@@ -163,14 +164,14 @@ class TextsByDigest:
 
 
 class PackedRequest(NamedTuple):
-    """A model request as its digest and the texts to store for it."""
+    """The digest of a model request, and the texts to store for the request."""
 
     digest: str
     texts: TextsByDigest
 
 
 def packed_request(request: LLMRequest) -> PackedRequest:
-    """Split a model request into texts for storage."""
+    """Split a model request into texts that are stored once each."""
     texts = TextsByDigest()
     stored = StoredRequest(
         **{name: getattr(request, name) for name in _OF_REQUEST},
@@ -181,7 +182,7 @@ def packed_request(request: LLMRequest) -> PackedRequest:
 
 
 class PromptTexts(NamedTuple):
-    """The texts to which the references of a prompt point: messages by id, other parts by digest."""
+    """The texts to which the messages of a prompt refer: texts of messages by id, other parts by digest."""
 
     messages: Mapping[int, str]
     parts: Mapping[str, bytes]
@@ -193,7 +194,7 @@ class PromptTexts(NamedTuple):
 
 
 def _turn_reference(turn: ComposedTurn, texts: TextsByDigest) -> StoredTurnJson:
-    """Return those fields of a turn for storage that differ from the defaults of ``Turn``."""
+    """Return the stored form of a prompt's message, without the fields that have default values."""
     role, content, stable, images, message_id = turn
     if message_id is not None:
         stored = StoredTurnJson(role=role, message_id=message_id)
@@ -229,8 +230,7 @@ def _unpacked_message(turn: StoredTurn, texts: PromptTexts) -> PromptMessage:
 def _compressed(raw: bytes) -> bytes:
     """Compress a text for ``zlib.decompress``.
 
-    Allocating the buffers of zlib's default window takes longer than compressing a short text, so the window is fitted
-    to the length.
+    zlib's buffers fit the text's length: allocating the default ones takes longer than compressing a short text.
     """
     window = min(max(len(raw).bit_length(), 9), zlib.MAX_WBITS)
     packer = zlib.compressobj(6, wbits=window, memLevel=min(window - 7, zlib.DEF_MEM_LEVEL))
@@ -241,14 +241,14 @@ class ModelRequests(Repository):
     """Queries for the requests of a job's model calls; every method raises ``NotFound`` for a missing job."""
 
     def list_calls(self, job_id: str) -> Sequence[LLMCall]:
-        """Return all attempts at the model calls of a job, in their order."""
+        """Return all attempts at the model calls of a job, oldest first."""
         self._require_job(job_id)
         return self._find_all(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id)))
 
     def find_default_call_id(self, job_id: str) -> int:
-        """Return the id of the call that pages show first: the last one that wrote an answer, else the last.
+        """Return the id of the call that pages show first: the last call for an answer, else the last call.
 
-        Raises ``NotFound`` when no model was called.
+        Raises ``NotFound`` when the job called no model.
         """
         calls = self.list_calls(job_id)
         if not calls:

@@ -1,7 +1,7 @@
 """Statements for sums of usage.
 
-Most read the daily sums, which triggers maintain. Conversations and jobs are too many for daily sums, so their sums are
-read from the usage rows.
+Most statements read the daily sums, which triggers of the database maintain. Sums by conversation or job read the usage
+rows, because daily sums of so many conversations and jobs would be too large.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageRequest, Us
 
 DATE_CHARS = len("2026-11-20")
 FINE = frozenset({UsageBy.CONVERSATION, UsageBy.JOB})
-"""The keys for which there are no daily sums."""
+"""The keys for which the database has no daily sums."""
 _COLUMNS = {UsageBy.AGENT: ("agent_id",), UsageBy.CLIENT: ("client_id",), UsageBy.MODEL: ("provider", "model")}
-"""The columns of a key that is not a single column of its own name."""
+"""The columns of each key whose name is not that of a single column."""
 
 Query = Select[*tuple[Any, ...]]
 
@@ -55,9 +55,9 @@ def select_total(period: Period, scope: UsageScope) -> Query:
 def select_parts(by: UsageBy, period: Period, scope: UsageScope) -> Query:
     """Return the query for usage by day and key: the day, then the columns of ``UsageSum``.
 
-    A day may have several rows of a key: deleted agents have no name, and each of them has its own row.
+    A day may have several rows with an empty key: each deleted agent has its own row, and none has a name.
     """
-    # Sorting by columns of the table, instead of by the computed key, lets SQLite use the index of days.
+    # SQLite can use the index of days when it sorts by columns of the table instead of by the computed key.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
     query = filter_usage(select(col(UsageDay.day), sum_key(by), *total_columns()), by, period, scope)
     return query.group_by(*columns).order_by(*columns)
@@ -120,7 +120,7 @@ def total_columns() -> tuple[ColumnElement[Any], ...]:
 
 
 def cost_column() -> ColumnElement[Any]:
-    """Return the sum of known costs, None if no cost is known."""
+    """Return the SQL expression for the sum of known costs; null if no cost is known."""
     return case((func.sum(UsageDay.known) > 0, func.sum(UsageDay.cost_usd)))
 
 

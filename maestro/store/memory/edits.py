@@ -1,4 +1,4 @@
-"""Edits of agents' memory by operators; each edit adds an audit entry without the content."""
+"""Edits of agents' memory by operators; each edit adds an audit entry without the edited content."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,14 +25,14 @@ from maestro.store.users.audit import Audit
 
 
 class MemoryEdits(Memory):
-    """The memory of agents, with edits by operators."""
+    """Queries for the memory of agents, and edits of it by operators."""
 
     def list_facts(
         self, agent: Agent, fact_filter: FactFilter, after: int | None, limit: int
     ) -> tuple[Sequence[MemoryFact], int | None]:
-        """Return up to ``limit`` facts of all scopes, and the id for the next page.
+        """Return up to ``limit`` facts of all memory scopes, and the id for the next page.
 
-        Facts are sorted newest first. A search returns the best matches first, on a single page.
+        Facts are sorted newest first. A search returns the best matches first, on one page.
         """
         words, conditions = search_terms(fact_filter.q or ""), tuple(_filter_conditions(fact_filter))
         if words:
@@ -44,7 +44,7 @@ class MemoryEdits(Memory):
         return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
 
     def list_states(self, agent: Agent, memory_scope: str | None) -> Sequence[MemoryState]:
-        """Return the states of one scope with the global ones, or without ``memory_scope`` the states of all scopes."""
+        """Return the states of a memory scope with the global states, or without a scope the states of all scopes."""
         return (
             self.list_states_of_agent(agent.id or 0, STATES)
             if memory_scope is None
@@ -65,12 +65,12 @@ class MemoryEdits(Memory):
         return fact
 
     def get_fact_learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
-        """Return a fact that was learned in this conversation, or None."""
+        """Return a fact if it was learned in this conversation, else None."""
         fact = self._session.get(MemoryFact, fact_id)
         return fact if fact is not None and fact.source_conversation_id == conversation_id else None
 
     def add_fact(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
-        """Add an operator's fact; raises ``Conflict`` if the agent already has an equal fact."""
+        """Add a fact from an operator; raises ``Conflict`` if the agent already has an equal fact."""
         self._refuse_repeat(agent.id or 0, new.fact, new.place)
         fact = self.save_fact(
             MemoryFact(
@@ -86,7 +86,7 @@ class MemoryEdits(Memory):
         return fact
 
     def change_fact(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
-        """Change a fact; raises ``NotFound``, and ``Conflict`` if the fact would repeat another one."""
+        """Change a fact; raises ``NotFound``, and ``Conflict`` if the fact would equal another fact."""
         fact = self.get_fact(agent, fact_id)
         changed = Fact(change.category or fact.category, change.content or fact.content)
         if changed != (fact.category, fact.content):
@@ -102,7 +102,7 @@ class MemoryEdits(Memory):
         self._add_audit_entry(actor, "memory.forget", agent, f"fact {fact_id}")
 
     def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:
-        """Set the value of a key; raises ``Conflict`` with the reason if the value is refused."""
+        """Set the value of a state's key; raises ``Conflict`` with the reason if the value is refused."""
         problem = self.set_state(agent.id or 0, key, change.value, change.place)
         state = self.find_state(agent.id or 0, key.strip(), change.place)
         if problem or state is None:
@@ -111,7 +111,7 @@ class MemoryEdits(Memory):
         return state
 
     def delete_state_of_agent(self, agent: Agent, key: str, memory_scope: str, actor: str) -> None:
-        """Delete a key in this scope only; raises ``NotFound``."""
+        """Delete a state's key in this memory scope only; raises ``NotFound``."""
         state = self.find_state(agent.id or 0, key, memory_scope)
         if state is None:
             raise NotFound(f"{agent.slug} has no state with this key")
@@ -119,7 +119,7 @@ class MemoryEdits(Memory):
         self._add_audit_entry(actor, "memory.state.forget", agent, f"state {state.id}")
 
     def delete_all(self, agent: Agent, actor: str) -> int:
-        """Delete all facts and states of an agent; return the number of facts deleted."""
+        """Delete all facts and states of an agent; return the number of deleted facts."""
         self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent.id))
         count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
         self._add_audit_entry(actor, "memory.clear", agent, f"{count} facts")

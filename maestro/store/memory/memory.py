@@ -45,13 +45,13 @@ from maestro.store.engine.statements import PreparedStatement, is_in_list, is_on
 INDEX = "memory_index"
 
 SHADOWS = frozenset({INDEX, *(f"{INDEX}_{part}" for part in ("config", "data", "docsize", "idx"))})
-"""The tables that SQLite's FTS5 maintains, for which there is no table class."""
+"""The tables that SQLite's full-text index (FTS5) maintains; they have no table class."""
 
 SHORTEST_BEGINNING = 3
-"""The fewest letters that match as the beginning of a word; one fewer for a word that is not ASCII."""
+"""The fewest letters of a search word that also match as the beginning of a word; one fewer outside ASCII."""
 
 CANDIDATES = 200
-"""The most facts of a scope, by stored confidence, for which the current confidence is computed."""
+"""The most facts of a scope whose current confidence is computed, the highest stored confidence first."""
 
 MOST_STICKY = 200
 """The most sticky facts that are read for a prompt, because a model may store thousands of them."""
@@ -59,7 +59,7 @@ MOST_STICKY = 200
 
 def facts_with_words(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
     """Return the query for an agent's facts that contain any of these words, best match first."""
-    # ``bm25`` is smaller for a better match; the weight 0 leaves the agent's column out of the rank.
+    # ``bm25`` is lower for a better match; the weight 0 excludes the agent's column from the rank.
     rank = func.bm25(literal_column(INDEX), 0.0, 1.0)
     index = table(INDEX, column("rowid"))
     return (
@@ -71,7 +71,7 @@ def facts_with_words(words: Sequence[str], agent_id: int) -> SelectOfScalar[Memo
 
 
 def _match_expression(words: Sequence[str], agent_id: int) -> str:
-    """Return words as an FTS5 MATCH expression, with each word quoted, so that none counts as syntax."""
+    """Return an FTS5 MATCH expression for words, each in quotes, so that FTS5 reads no word as syntax."""
     terms: list[str] = []
     for word in words:
         quoted = '"' + word.replace('"', '""') + '"'
@@ -81,7 +81,7 @@ def _match_expression(words: Sequence[str], agent_id: int) -> str:
 
 
 class States(Repository):
-    """Queries for the states of agents; in a memory scope, its own value of a key hides the global value."""
+    """Queries for the states of agents; in a memory scope, the scope's value of a key hides the global value."""
 
     _SEEN = PreparedStatement(
         select(MemoryState)
@@ -91,13 +91,13 @@ class States(Repository):
 
     @cached_by_version("memory_state")
     def read_states(self, agent_id: int, memory_scope: str = "") -> Sequence[MemoryState]:
-        """Return the states of a memory scope as values, by key, including global states that it does not override."""
+        """Return a memory scope's states, and global states it does not override, as read-only rows by key."""
         rows = self._read_models(self._SEEN, MemoryState, of_agent=agent_id, at=memory_scope)
         seen = {state.key: state for state in rows}
         return [seen[key] for key in sorted(seen)]
 
     def list_states_of_agent(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
-        """Return the states of all scopes by key and scope, beginning after the state with the id ``after``."""
+        """Return the states of all scopes, sorted by key and scope, after the state with the id ``after``."""
         query = select(MemoryState).where(MemoryState.agent_id == agent_id)
         last = self._session.get(MemoryState, after) if after is not None else None
         if last is not None:
@@ -105,7 +105,7 @@ class States(Repository):
         return self._find_all(query.order_by(MemoryState.key, MemoryState.place).limit(limit))
 
     def find_state(self, agent_id: int, key: str, memory_scope: str = "") -> MemoryState | None:
-        """Return the state of a key in this scope, ignoring global states."""
+        """Return the state of a key in this scope, without regard to global states; None without one."""
         return self._session.exec(
             select(MemoryState).where(*_scope_condition(agent_id, memory_scope), MemoryState.key == key)
         ).one_or_none()
@@ -113,7 +113,7 @@ class States(Repository):
     def set_state(self, agent_id: int, key: str, value: str, memory_scope: str = "") -> str:
         """Set the value of a key; an empty value deletes the key.
 
-        Returns the reason why the value is refused, as a sentence for the caller; empty if it is stored.
+        Returns the reason why the value is refused, for the caller to show; empty if the value is stored.
         """
         key, value = storable_text(key.strip()), storable_text(value.strip())
         problem = state_problem(key, value)
@@ -131,7 +131,7 @@ class States(Repository):
         return ""
 
     def delete_state(self, agent_id: int, key: str, memory_scope: str = "") -> bool:
-        """Delete a key in this scope only; return false if it had no value."""
+        """Delete a key in this scope only; return false if the key had no value."""
         states = delete(MemoryState).where(*_scope_condition(agent_id, memory_scope), col(MemoryState.key) == key)
         return self._session.exec(states).rowcount > 0
 
@@ -143,8 +143,8 @@ def _scope_condition(agent_id: int, memory_scope: str) -> tuple[ColumnElement[bo
 class Memory(States):
     """Queries for the facts and states of agents.
 
-    A ``place`` is a memory scope of an agent, empty for all scopes. A query for one place also reads the global facts;
-    a fact of one place is read nowhere else.
+    ``place`` is the memory scope, empty for facts of all scopes. A query for one scope also returns facts of all
+    scopes. Queries for other scopes do not return the facts of one scope.
     """
 
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
@@ -218,10 +218,10 @@ class Memory(States):
         memory_scope: str = "",
         confidence: float = EXTRACTED_CONFIDENCE,
     ) -> int:
-        """Store the facts that the agent does not know yet; return the number of new facts.
+        """Store the facts that an agent does not know yet; return the number of stored facts.
 
-        If a fact repeats a stored one of the same category and scope, or a global one, only the stored one's confidence
-        rises (docs/decisions.md: duplicate facts).
+        A fact that repeats a stored fact of its category, in the same scope or for all scopes, only raises the
+        confidence of the stored fact (docs/decisions.md: duplicate facts).
         """
         new = 0
         keys = {
@@ -251,7 +251,7 @@ class Memory(States):
         return new
 
     def find_best_facts(self, agent_id: int, other_count: int, memory_scope: str = "") -> list[RecalledFact]:
-        """Return all sticky facts, and ``other_count`` more: by current confidence, then by last use."""
+        """Return all sticky facts, then ``other_count`` other facts by current confidence, then by last use."""
         of = {"of_agent": agent_id, "at": memory_scope, "counted_since": self._now - COUNTED}
         sticky: list[RecalledFact] = []
         written: list[tuple[RecalledFact, bool]] = []
@@ -266,8 +266,8 @@ class Memory(States):
     def search_facts(self, agent_id: int, query: str, limit: int, memory_scope: str = "") -> Sequence[MemoryFact]:
         """Return the facts that match the text of a user or a model, best match first.
 
-        A whole word counts more than the beginning of one, a rare one more than a common one, and confidence counts
-        too. Without words in the text, the result is the facts of the highest confidence.
+        A whole word counts more than the beginning of a word, a rare word more than a common one. Confidence also
+        counts. For a text without words, the facts with the highest confidence are returned.
         """
         words = search_terms(query)
         if not words:
@@ -276,7 +276,7 @@ class Memory(States):
         return self._find_all(facts_with_words(words, agent_id).where(seen).limit(limit))
 
     def record_use(self, facts: Sequence[RecalledFact]) -> None:
-        """Record that a prompt used these facts, except facts whose last use was recorded recently."""
+        """Record that a prompt used these facts, except facts with a recent use on record."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:
             self._run_change(self._TOLD, ids=write_json_list(uncounted), at=self._now)
@@ -284,13 +284,13 @@ class Memory(States):
     def find_repeated(
         self, agent_id: int, fact: Fact, memory_scope: str, excluded_id: int | None = None
     ) -> MemoryFact | None:
-        """Return the stored fact that a new fact repeats, or None; the fact ``excluded_id`` (an id) is ignored."""
+        """Return the stored fact that a fact repeats, or None; the fact with the id ``excluded_id`` is ignored."""
         keys = self._likeness_keys(agent_id, memory_scope, [fact])
         keys.pop(excluded_id or 0, None)
         return self._find_same(fact.content, keys)
 
     def save_fact(self, fact: MemoryFact) -> MemoryFact:
-        """Insert or update a fact."""
+        """Insert or update a fact, with its search index and its key for finding repeats."""
         fact.content = fact_line(fact.content)
         fact.likeness, fact.words = likeness_key(fact.content), index_text(fact.content)
         return self._save_objects(fact)
@@ -298,10 +298,10 @@ class Memory(States):
     def _find_best_others(
         self, written: Sequence[tuple[RecalledFact, bool]], count: int, scope_values: Mapping[str, object]
     ) -> list[RecalledFact]:
-        """Return the best facts that are not sticky; ``written`` has facts by stored confidence, each with freshness.
+        """Return the best facts that are not sticky; ``written`` has facts by stored confidence, and their freshness.
 
-        Confidence falls with time since the last use, except for fresh facts. If all facts in ``written`` are fresh,
-        they are the result; otherwise the current confidence of all candidates is computed.
+        Confidence falls with the time since the last use, except for fresh facts. If all facts in ``written`` are
+        fresh, they are the result. Otherwise the current confidence of all candidates is computed.
         """
         if all(is_fresh for _, is_fresh in written):
             return [fact for fact, _ in written]
@@ -313,7 +313,7 @@ class Memory(States):
         return [facts[fact_id] for fact_id in ids]
 
     def _likeness_keys(self, agent_id: int, memory_scope: str, facts: Sequence[Fact]) -> dict[int, str]:
-        """Return the likeness keys of stored facts that may repeat these facts of one category, by fact id."""
+        """Return the keys of stored facts that may repeat one of these facts of one category, by fact id."""
         least, most = key_lengths([content for _, content in facts])
         values = {"of_agent": agent_id, "at": memory_scope, "about": facts[0].category, "least": least, "most": most}
         return dict(self._read_rows(self._KEYS, **values))
@@ -323,7 +323,7 @@ class Memory(States):
         return next((known for known in near if same_fact(content, known.content)), None)
 
     def _load_facts(self, ids: Sequence[int]) -> list[MemoryFact]:
-        """Return facts as objects that can be changed, in the order of the given ids."""
+        """Return facts by id as objects that can be changed, in the order of the ids."""
         if not ids:
             return []
         facts = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": write_json_list(ids)})}

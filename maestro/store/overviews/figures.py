@@ -1,4 +1,4 @@
-"""Queries for metrics and for the latency of jobs, whose cost does not grow with the size of the store."""
+"""Queries for metrics and for the latency of jobs; their cost does not grow with the size of the store."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from maestro.store.engine.statements import PreparedStatement, is_in_list, split
 from maestro.store.jobs.filters import without_index
 
 UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
-"""The states of a chunk that its job is still sending."""
+"""The states of a chunk that its job has yet to send or is sending."""
 
 STAGES: Mapping[StepKind | None, LatencyStage] = {
     StepKind.ROUTE: LatencyStage.ROUTE,
@@ -51,7 +51,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 class MetricMarks(NamedTuple):
-    """The last row of each table at a moment; a job is identified by its position, because a resume changes it."""
+    """The last row of each table at one time; ``position`` identifies the last job, because a resume changes it."""
 
     inbox: int
     position: int
@@ -60,14 +60,14 @@ class MetricMarks(NamedTuple):
 
 
 class OpenJobs(NamedTuple):
-    """The status of each job that has not ended, by position, and the creation time of the oldest pending job."""
+    """The status of each open job by position, and the creation time of the oldest pending job."""
 
     by_position: Mapping[int, JobStatus]
     oldest_pending: datetime | None
 
 
 class EndedJob(NamedTuple):
-    """The end of a job; ``error`` is a class name, ``took`` the time from its creation, waits included."""
+    """The end of a job; ``error`` is a class name, ``took`` the time since the job's creation, with all waits."""
 
     status: JobStatus
     error: str
@@ -89,7 +89,7 @@ class CallSample(NamedTuple):
 
 
 class DeliverySample(NamedTuple):
-    """A chunk and its state."""
+    """A chunk (message part), its state and its platform."""
 
     id: int
     state: DeliveryState
@@ -97,10 +97,10 @@ class DeliverySample(NamedTuple):
 
 
 class MonitoringFigures(Repository):
-    """Queries for metrics, which contain no content of users."""
+    """Queries for metrics; the results contain no content of users."""
 
     def read_last_ids(self) -> MetricMarks:
-        """Return the id of the last row in each table; the next query reads the rows after it."""
+        """Return the id of the last row in each table, after which the next reading of the metrics begins."""
         return MetricMarks(
             inbox=self._last_key(col(InboxRow.id)),
             position=self._last_key(col(Job.turn)),
@@ -109,10 +109,9 @@ class MonitoringFigures(Repository):
         )
 
     def count_open_jobs(self) -> OpenJobs:
-        """Return the open jobs by position, and when the oldest pending one was created.
+        """Return the open jobs by position, and when the oldest pending job was created.
 
-        Only jobs that were never started count for the oldest, because no row has the time when a resumed job began to
-        wait.
+        A resumed job does not count as the oldest, because no row has the time when it became pending again.
         """
         rows = self._session.execute(select(col(Job.turn), col(Job.status)).where(col(Job.status).in_(OPEN)))
         oldest = self._session.scalars(
@@ -124,9 +123,9 @@ class MonitoringFigures(Repository):
         return OpenJobs({turn: status for turn, status in rows if turn is not None}, oldest)
 
     def count_jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
-        """Return the numbers of all and of failed jobs of each agent since a moment, without what-ifs."""
+        """Return the number of jobs and of failed jobs since a time, by agent id, without what-if jobs."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
-        # ``coalesce`` keeps SQLite from grouping by the index of agents, which would read all jobs.
+        # ``coalesce`` keeps SQLite from the index of agents, with which the grouping would read all jobs.
         agent = func.coalesce(Job.agent_id, 0)
         counts = select(agent, func.count(), failed).where(
             col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
@@ -135,9 +134,9 @@ class MonitoringFigures(Repository):
         return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
     def list_ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
-        """Return the ended jobs among those with positions above ``after`` and those at the positions ``turns``.
+        """Return the ended jobs with positions above ``after`` or in ``turns``.
 
-        What-ifs are left out, because they answer no user.
+        What-if jobs are left out, because they answer no user.
         """
         query = select(col(Job.status), col(Job.error), col(Job.created_at), col(Job.completed_at))
         query = query.where(col(Job.what_if).is_(False))
@@ -148,17 +147,17 @@ class MonitoringFigures(Repository):
         ]
 
     def count_received(self, after: int) -> Mapping[str, int]:
-        """Count messages with inbox ids above ``after`` by platform."""
-        # The messages are counted in Python, because with GROUP BY SQLite reads the whole index of platforms.
+        """Count the messages with inbox ids above ``after``, by platform."""
+        # Python counts the messages, because for GROUP BY SQLite would read the whole index of platforms.
         return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
     def list_calls(self, after: int, ids: Collection[int]) -> Sequence[CallSample]:
-        """Return the model calls with ids above ``after``, and those with the given ids."""
+        """Return the attempts at model calls with ids above ``after`` or in ``ids``."""
         query = select(*(getattr(LLMCall, name) for name in CallSample._fields))
         return [CallSample(*row) for row in self._read_new_or_known(query, col(LLMCall.id), after, ids)]
 
     def list_open_calls(self) -> set[int]:
-        """Return the ids of unanswered model calls of open jobs."""
+        """Return the ids of unanswered attempts at model calls of open jobs."""
         ids = self._session.scalars(
             select(col(LLMCall.id))
             .join(Job, col(Job.id) == col(LLMCall.job_id))
@@ -167,12 +166,12 @@ class MonitoringFigures(Repository):
         return {call_id for call_id in ids if call_id is not None}
 
     def list_deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliverySample]:
-        """Return the chunks with ids above ``after``, and those with the given ids."""
+        """Return the chunks with ids above ``after`` or in ``ids``."""
         query = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
         return [DeliverySample(*row) for row in self._read_new_or_known(query, col(Delivery.id), after, ids)]
 
     def list_open_deliveries(self) -> set[int]:
-        """Return the ids of chunks that open jobs have yet to send."""
+        """Return the ids of chunks that open jobs have not sent yet."""
         ids = self._session.scalars(
             select(col(Delivery.id))
             .join(Job, col(Job.id) == col(Delivery.job_id))
@@ -190,14 +189,14 @@ class MonitoringFigures(Repository):
     def _read_new_or_known(
         self, query: Select[*tuple[Any, ...]], key: Mapped[int | None], after: int, known_ids: Collection[int]
     ) -> Iterator[Any]:
-        """Yield rows with keys above ``after``, then those with known keys: one query for both would read all rows."""
+        """Yield rows with keys above ``after``, then rows with known keys; one query for both would read all rows."""
         yield from self._session.execute(query.where(key > after))
         for batch in split_into_batches(known_ids):
             yield from self._session.execute(query.where(key.in_(batch), key <= after))
 
 
 class _Sampled(NamedTuple):
-    """A sampled job, with times as stored texts, because most times are only subtracted."""
+    """A sampled job; its times are stored texts, because most of them are only subtracted."""
 
     id: str
     kind: JobKind
@@ -229,7 +228,7 @@ class Latency(Repository):
     )
 
     def build_latency_page(self, query: LatencyQuery, period: Period) -> LatencyPage:
-        """Return the latency percentiles of a sample of the matching completed jobs: the newest of each day."""
+        """Return the latency percentiles of the newest matching jobs of each day that completed."""
         days = sampled_period(period)
         jobs = self._sample_jobs(query, days)
         days_of = {job.id: job.created_at[:DATE_CHARS] for job in jobs}
@@ -238,7 +237,7 @@ class Latency(Repository):
 
     def _sample_jobs(self, query: LatencyQuery, days: Period) -> Sequence[_Sampled]:
         moments = (type_coerce(moment, String) for moment in (Job.created_at, Job.claimed_at, Job.started_at))
-        # The same statement serves all days, because compiling one for each day takes longer than running it.
+        # All days use the same statement, because compiling one for each day takes longer than running it.
         of_day = (
             select(col(Job.id), col(Job.kind), col(Job.run), *moments)
             .where(col(Job.created_at) >= bindparam("begins"), col(Job.created_at) < bindparam("ends"))
@@ -250,7 +249,7 @@ class Latency(Repository):
         return [_Sampled(*row) for rows in results for row in rows]
 
     def _read_wait_times(self, jobs: Sequence[_Sampled]) -> Iterator[StageTime]:
-        """Yield each job's wait for its first step; resumed runs are left out, because other waits precede them."""
+        """Yield each job's waits before its first step; resumed jobs are left out, because they had other waits."""
         for job in jobs:
             if job.run == 1 and job.claimed_at and job.started_at:
                 day = job.created_at[:DATE_CHARS]
@@ -272,7 +271,7 @@ class Latency(Repository):
 
 
 def each_day(period: Period) -> Iterator[Period]:
-    """Yield each day of a period, the newest first."""
+    """Yield each day of a period as a period of its own, the newest day first."""
     for back in range(period.days):
         day = period.until - timedelta(days=back)
         yield Period(day, day)
@@ -293,5 +292,5 @@ def _query_conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def milliseconds_between(earlier: str, later: str) -> float:
-    """Return the milliseconds from one time to a later one; 0 if the clock was set back between them."""
+    """Return the milliseconds from ``earlier`` to ``later``; 0 if the clock was set back between them."""
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) / MILLISECOND)

@@ -1,4 +1,4 @@
-"""Queries for pages and counts of jobs, and for all rows of one job; each reads a limited number of rows."""
+"""Queries for pages and counts of jobs, and for all rows of one job; each query reads a limited number of rows."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,21 +41,21 @@ from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import Prompts
 
 NEWEST = 1_000
-"""The number of newest jobs that a search reads first: a common text fills a page without older jobs."""
+"""The number of newest jobs that a search reads first; a common text fills a page from these jobs alone."""
 TEXT = 400
-"""The most characters of a message that a list shows, because a message may have 300,000."""
+"""The most characters of a message that a list shows; a message may have 300,000 characters."""
 
 MOST = 20_000
-"""The most jobs that are counted, newest first; a view shows whether its count stopped there."""
+"""The most jobs that are counted, newest first; a view says if there are more jobs."""
 SAMPLE = 1_000
-"""The most answers that are timed, and the most failures that are grouped, newest first."""
+"""The most answers that are timed, and the most failures that are listed, newest first."""
 
 
 class JobTexts(Repository):
-    """Queries for the texts of one job, such as its message and its answer."""
+    """Queries for the texts of one job, such as the message and the answer."""
 
     def read_texts_of_job(self, job: Job) -> JobPageTexts:
-        """Return the texts of a job for its page."""
+        """Return the texts that the page of a job shows."""
         return JobPageTexts(
             message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
             answer=self.find_answer(job),
@@ -73,7 +73,7 @@ class JobTexts(Repository):
     def _find_job_ahead(self, job: Job) -> str:
         if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
             return ""
-        # A waiting job has freed its lane, so it blocks no other job.
+        # A waiting job has released its lane, so it blocks no other job.
         places = (JobStatus.PENDING, JobStatus.RUNNING)
         earlier = select(Job.id).where(Job.lane == job.lane, col(Job.turn) < job.turn, col(Job.status).in_(places))
         return self._find_first(earlier.order_by(col(Job.turn).desc()).limit(1)) or ""
@@ -87,8 +87,8 @@ class JobLists(Repository):
     ) -> tuple[Sequence[ListedJob], PageCursor | None]:
         """Return up to ``limit`` jobs after a cursor, newest first, and the cursor of the next page.
 
-        The order never changes, so each job is on one page only, whatever happens between two requests. Jobs that match
-        a filter in ``without`` are left out.
+        The order of jobs never changes, so each job is on one page only, even if jobs change between two requests. Jobs
+        that match a filter in ``without`` are left out.
         """
         left_out = [not_(and_(*filter_conditions(excluded, sifted=True))) for excluded in without]
         earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
@@ -106,13 +106,13 @@ class JobLists(Repository):
         return listed[:limit], PageCursor(last.created_at, last.id) if last else None
 
     def _read_page(self, page: SelectOfScalar[str], limit: int) -> Sequence[ListedJob]:
-        # A subquery selects the page before the joins: with 100,000 jobs, joining first takes ten times as long.
+        # A subquery selects the page before the joins; joining 100,000 jobs first would take ten times as long.
         chosen = page.order_by(*order_newest_first()).limit(limit + 1).scalar_subquery()
         rows = self._session.exec(_list_query().where(col(Job.id).in_(chosen)).order_by(*order_newest_first()))
         return [ListedJob(*row) for row in rows]
 
     def read_record(self, job_id: str, cheaper: str = "") -> JobRecord:
-        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model used when a budget is used up."""
+        """Return all rows of a job; raises ``NotFound``. ``cheaper`` is the model used once a budget is spent."""
         row = self._find_first(_list_query().where(Job.id == job_id))
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
@@ -165,21 +165,21 @@ def _list_query() -> Any:
 
 
 class JobCounts(Repository):
-    """Queries for counts of jobs by status and by failure."""
+    """Queries for counts of jobs by status, and for groups of failures."""
 
     def count_by_status(self, job_filter: JobFilter) -> Mapping[JobStatus, int]:
-        """Count jobs by status; the status in the filter is ignored."""
+        """Count the jobs that match a filter, by status; the status in the filter is ignored."""
         others = job_filter.model_copy(update={"status": ()})
         status = without_index(Job.status)
         counts = select(status, func.count()).where(*filter_conditions(others, sifted=True)).group_by(status)
         return dict(self._run_statement(counts).all())
 
     def group_failures(self, job_filter: JobFilter) -> Sequence[FailureCount]:
-        """Return the matching failed jobs (or jobs of the statuses in the filter), grouped by cause."""
+        """Count the matching jobs by cause of failure; without a status in the filter, count failed jobs."""
         chosen = job_filter if job_filter.status else job_filter.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
-            # The times stay texts, because only two of the thousands in a group are parsed for display.
+            # The times stay texts, because only the first and the last time of a group are parsed for display.
             .add_columns(
                 type_coerce(Job.completed_at, String).label("completed_at"),
                 func.coalesce(select_failed_step(), "").label("step"),
@@ -212,7 +212,7 @@ class Overview(Repository):
     """Queries for the overview page of operators."""
 
     def read_work(self, since: datetime) -> WorkOverview:
-        """Return counts and the oldest of the open jobs, and the outcomes of jobs since a moment."""
+        """Return the counts and the oldest of the open jobs, and the outcomes of jobs created since a time."""
         recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*order_newest_first()).limit(MOST + 1)
         statuses: list[JobStatus] = list(self._run_statement(recent).scalars())
         counts = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
@@ -234,7 +234,7 @@ class Overview(Repository):
         )
 
     def read_first_answers(self, since: datetime) -> Sequence[tuple[datetime, timedelta]]:
-        """Return how long the newest messages since a moment waited for the first chunk of their answer."""
+        """Return when messages arrived since a time, and how long each waited for its answer's first chunk."""
         sent = (
             select(func.min(Delivery.sent_at))
             .where(
@@ -264,7 +264,7 @@ class Overview(Repository):
         return [(came, left - came) for came, left in self._run_statement(answered) if left is not None]
 
     def list_failures(self, since: datetime) -> Sequence[FailedJob]:
-        """Return the newest failed jobs since a moment, newest first."""
+        """Return the newest failed jobs that were created since a time, newest first."""
         failed = (
             select(Job.id, Job.error, Job.reason)
             .add_columns(col(Job.completed_at), col(Job.created_at))

@@ -27,7 +27,7 @@ POSTING = (Heartbeat, Cron, Webhook)
 
 
 def set_secrets(bot: BotInstance, stored_keys: Mapping[str, StoredKey]) -> None:
-    """Store encrypted secrets of an account; an empty secret is deleted, unnamed ones stay."""
+    """Store encrypted secrets of an account; delete those given as empty, and keep those not given."""
     secrets, endings = dict(bot.stored_secrets), dict(bot.last_characters)
     for name, key in stored_keys.items():
         secrets.pop(name, None)
@@ -43,10 +43,10 @@ class ChannelMoves(Repository):
     """Queries for channels that a platform moved to a new id."""
 
     def move_channel(self, address: Address, new_channel: str) -> bool:
-        """Move bindings, conversations, schedules and webhooks to the new id; return false if that was done before.
+        """Move the rows of a channel to its new id; return false if the move was already recorded.
 
-        Rows of the same kind in the new channel stay unchanged. Open jobs keep the old address; a connector may
-        translate it to the new one, except where another user may get the old address.
+        These are its binding (unless the new channel has one), conversations, schedules and webhooks. Open jobs keep
+        the old address. A connector may send to the new one, except where another user may get the old address.
         """
         known = self._session.get(MovedChannel, (address.platform, address.account, address.channel))
         if new_channel == address.channel or (known is not None and known.moved_to == new_channel):
@@ -69,7 +69,7 @@ class ChannelMoves(Repository):
         return True
 
     def _move_conversations(self, address: Address, new_channel: str) -> None:
-        """Move conversations with their facts, and close those for which the new channel already has one."""
+        """Move conversations with their facts; close a conversation if the new channel has one with the same key."""
         for row in self._find_all(select(Conversation).where(*self._channel_filter(Conversation, address))):
             key = row.key_for_channel(new_channel)
             active = select(Conversation.id).where(Conversation.status == ConversationStatus.ACTIVE)
@@ -88,14 +88,14 @@ class ChannelMoves(Repository):
 
 
 class Bots(Repository):
-    """Queries for accounts on platforms, except the web connector, whose row only names its agent."""
+    """Queries for accounts on platforms, except the web connector, for which a row only names the agent."""
 
     channels = LazyRepository(Channels)
     moves = LazyRepository(ChannelMoves)
     _audit = LazyRepository(Audit)
 
     def list_bots(self) -> Sequence[BotInstance]:
-        """Return all accounts by platform and account name."""
+        """Return all accounts, sorted by platform and account name."""
         order = (col(BotInstance.platform), col(BotInstance.account))
         return self._find_all(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order))
 
@@ -128,10 +128,9 @@ class Bots(Repository):
         self._audit.add_entry(actor, "connector.remove", bot.name)
 
     def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
-        """Store the accounts that the configuration names, with their agents; delete those it no longer names.
+        """Store the accounts that the settings name, with their agents; delete accounts no longer named.
 
-        An account of the same name that was added by the API becomes a configured one, and its stored secrets are
-        deleted.
+        An account of the same name that was added by the API becomes a configured one without its stored secrets.
         """
         for bot in self.list_bots():
             if bot.configured and (bot.platform, bot.account) not in named:

@@ -15,14 +15,14 @@ from maestro.store.users.audit import Audit
 
 
 class PayingClients(Repository):
-    """Queries for clients, and edits of them; ``actor`` is recorded in the audit log as the author."""
+    """Queries for clients, and edits by operators; ``actor`` is recorded in the audit log as the author."""
 
     def get_client(self, name: str) -> Client:
         """Return the client with this name or slug; raises ``NotFound``."""
         return require_found(self._find_by_name(name) or self._find_by_slug(name), f"there is no client {name!r}")
 
     def find_id(self, name: str) -> int | None:
-        """Return a client's id by name or slug, None for an empty text; raises ``InvalidEdit`` if unknown."""
+        """Return a client's id by name or slug, None for an empty text; raises ``InvalidEdit`` for an unknown one."""
         client = self._find_by_name(name) or self._find_by_slug(name) if name else None
         if name and client is None:
             raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
@@ -46,7 +46,7 @@ class PayingClients(Repository):
         return client
 
     def change_client(self, client: Client, change: ClientChange, actor: str) -> Client:
-        """Change a client; raises ``Conflict`` if the configuration names the client, or the slug is in use."""
+        """Change a client; raises ``Conflict`` if the settings name the client, or if the slug is in use."""
         _require_not_configured(client)
         if "slug" in change.model_fields_set and change.slug != client.slug:
             self._require_unused_names(change.slug, client.name)
@@ -61,7 +61,7 @@ class PayingClients(Repository):
         return client
 
     def remove_client(self, client: Client, actor: str) -> None:
-        """Remove a client to which no rows refer; raises ``Conflict`` with the reason otherwise."""
+        """Remove a client to which no rows refer; raises ``Conflict`` with the reason if rows do."""
         _require_not_configured(client)
         used = self._find_reason_to_keep(client)
         if used:
@@ -70,7 +70,7 @@ class PayingClients(Repository):
         Audit(self._link, self._now).add_entry(actor, "client.remove", client.name)
 
     def set_configured(self, new: NewClient) -> Client:
-        """Add or update a client as the configuration says; raises ``Conflict`` when another client has its slug."""
+        """Add or update a client as the settings say; raises ``Conflict`` when another client has the slug."""
         client = self._find_by_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
             self._require_unused_names(new.slug, new.name)
@@ -81,7 +81,7 @@ class PayingClients(Repository):
         return client
 
     def remove_from_configuration(self, names: Container[str]) -> None:
-        """Reset the configured fields of clients that the configuration no longer names."""
+        """Reset the configured fields of clients that the settings no longer name."""
         for gone in self._find_all(select(Client).where(Client.configured)):
             if gone.name not in names:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0

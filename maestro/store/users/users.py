@@ -1,6 +1,7 @@
 """Queries for users: owners, known users, pairings, invitations and web users, and for states of connectors.
 
-See docs/decisions.md: access."""
+See docs/decisions.md: access.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -34,12 +35,12 @@ WRONG_CODE = "pairing.wrong_code"
 
 
 class Owners(Repository):
-    """Queries for owners, users who may talk to every agent and approve everything."""
+    """Queries for owners: users who may talk to every agent and approve everything."""
 
     _HAS = PreparedStatement(select(Owner.user_id).where(equals_parameters(Owner, *PersonId._fields)))
 
     def list_owners(self) -> Sequence[Owner]:
-        """Return all owners by platform and user id."""
+        """Return all owners, sorted by platform and user id."""
         return self._find_all(select(Owner).order_by(col(Owner.platform), col(Owner.user_id)))
 
     def is_owner(self, person: PersonId) -> bool:
@@ -63,7 +64,7 @@ class Owners(Repository):
 
 
 class Pairings(Repository):
-    """Queries for known users, pairing requests and invitations."""
+    """Queries for known users, pairing requests (by which unknown users ask for access) and invitations."""
 
     _KNOWN = PreparedStatement(select(KnownPerson.user_id).where(equals_parameters(KnownPerson, *PersonId._fields)))
     _WAITING = PreparedStatement(
@@ -73,7 +74,7 @@ class Pairings(Repository):
     )
 
     def is_known(self, person: PersonId) -> bool:
-        """Return whether an operator gave a user access."""
+        """Return whether an operator gave this user access."""
         return self._has_row(self._KNOWN, **person._asdict())
 
     def grant_access(self, person: PersonId, user_name: str, actor: str) -> bool:
@@ -89,14 +90,14 @@ class Pairings(Repository):
         return self._run_statement(access, **person._asdict()).rowcount > 0
 
     def list_known_users(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
-        """Return up to ``limit`` known users after the given one, by platform and user id."""
+        """Return up to ``limit`` known users after the user ``after``, sorted by platform and user id."""
         page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
         if after is not None:
             page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
         return self._find_all(page)
 
     def find_newest(self, person: PersonId) -> Pairing | None:
-        """Return the newest pairing request of a user, in any state, or None."""
+        """Return the newest pairing request of a user, in any status, or None."""
         theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
         return self._find_first(theirs.order_by(col(Pairing.id).desc()).limit(1))
 
@@ -110,9 +111,9 @@ class Pairings(Repository):
         return self._find_all(pending.order_by(col(Pairing.id)))
 
     def add_pairing(self, pairing: Pairing) -> Pairing:
-        """Store a pairing request in place of an expired one of the same user.
+        """Store a pairing request, in place of a pending one of the same user.
 
-        Only requests that expired long ago are deleted, so that a recent number never refers to another user.
+        Requests are deleted only long after they expired, so that a recent number never refers to another user.
         """
         older = self.find_newest(PersonId(pairing.platform, pairing.user_id))
         if older is not None and older.status is PairingStatus.PENDING:
@@ -124,7 +125,7 @@ class Pairings(Repository):
         return stored
 
     def record_sent_code(self, pairing: Pairing, address: Address) -> None:
-        """Record that a user's pairing code was sent once more, and to which channel."""
+        """Record that a user's pairing code was sent again, and to which channel."""
         pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
         self._session.add(pairing)
 
@@ -164,7 +165,7 @@ class Pairings(Repository):
         return expires_at
 
     def redeem_invitation(self, code: str) -> Invitation | None:
-        """Use up an invitation code; return None if the code is unknown, used or expired."""
+        """Return and delete an invitation by its code; return None if the code is unknown, used or expired."""
         invitation = self._session.get(Invitation, _code_digest(code))
         if invitation is None:
             return None
@@ -172,12 +173,12 @@ class Pairings(Repository):
         return invitation if invitation.expires_at > self._now else None
 
     def count_wrong_codes(self, person: PersonId, since: timedelta) -> tuple[int, int]:
-        """Count the wrong codes that this user, and that all users, sent in the last period ``since``."""
+        """Count the wrong codes that this user, and that all users, sent within the last period ``since``."""
         recent = (
             select(AuditEntry.subject, func.count())
             .where(
                 col(AuditEntry.at) > self._now - since,
-                # A time in the future was stored before the clock was set back, and does not count.
+                # A time in the future does not count: it was stored before the clock was set back.
                 col(AuditEntry.at) <= self._now,
                 AuditEntry.action == WRONG_CODE,
             )
@@ -192,20 +193,20 @@ def _code_digest(code: str) -> str:
 
 
 class EndedLogins(Repository):
-    """Queries for logins that ended before their expiry; a valid login has no row."""
+    """Queries for logins that ended before they expired; a valid login has no row."""
 
     def end_login(self, login: str, expires_at: datetime) -> None:
-        """Record that a login has ended, and delete expired records; a repeated call has no effect."""
+        """Record that a login has ended, and delete expired records; a second call has no effect."""
         self._session.exec(delete(EndedLogin).where(col(EndedLogin.expires_at) <= self._now))
         self._session.exec(insert(EndedLogin).values(id=login, expires_at=expires_at).on_conflict_do_nothing())
 
     def is_ended(self, login: str) -> bool:
-        """Return whether a login has ended before its expiry."""
+        """Return whether a login has ended before it expired."""
         return self._find_first(select(EndedLogin.id).where(EndedLogin.id == login)) is not None
 
 
 class WebUsers(Repository):
-    """Queries for tickets, channels and uploads of web users, and for states of connectors."""
+    """Queries for login tickets, channels and uploads of web users, and for states of connectors."""
 
     owners = LazyRepository(Owners)
     pairings = LazyRepository(Pairings)
@@ -221,7 +222,7 @@ class WebUsers(Repository):
     )
 
     def add_ticket(self, ticket: str, user: tuple[str, str, str], lifetime: timedelta) -> None:
-        """Store the digest of a login ticket for a user, given as id, name and role."""
+        """Store the digest of a login ticket for a user; ``user`` is an id, a name and a role."""
         user_id, user_name, role = user
         self._session.exec(delete(WebTicket).where(col(WebTicket.expires_at) < self._now))
         self._session.add(
@@ -235,7 +236,7 @@ class WebUsers(Repository):
         )
 
     def take_ticket(self, ticket: str) -> WebTicket | None:
-        """Use up a login ticket; return None if it is unknown, used or expired."""
+        """Return and delete a login ticket; return None if the ticket is unknown, used or expired."""
         row = self._session.get(WebTicket, _ticket_digest(ticket))
         if row is None:
             return None
@@ -243,7 +244,7 @@ class WebUsers(Repository):
         return row if row.expires_at > self._now else None
 
     def claim_channel(self, address: Address, user_id: str) -> bool:
-        """Make a user the owner of a channel without an owner; return whether the user owns the channel now."""
+        """Make a user the owner of a channel that has none; return whether this user is the owner now."""
         values = {"user_id": user_id, "opened_at": self._now, **address.model_dump(include=set(CHANNEL_KEY))}
         self._session.exec(insert(ChannelOwner).values(**values).on_conflict_do_nothing())
         owner = self._session.get(ChannelOwner, (address.platform, address.account, address.channel))
@@ -261,7 +262,7 @@ class WebUsers(Repository):
     def record_connector_state(
         self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False
     ) -> None:
-        """Store the state that a connector reports; with ``trouble``, ``detail`` is also its last error."""
+        """Store the state that a connector reports; with ``trouble``, ``detail`` is also stored as its last error."""
         status = self.find_status(platform, account)
         status.state, status.detail, status.changed_at = state, detail, self._now
         if trouble:
@@ -269,13 +270,13 @@ class WebUsers(Repository):
         self._session.flush()
 
     def record_connector_event(self, platform: str, account: str, lag: timedelta) -> None:
-        """Record that a connector received an event now, and how old the event was."""
+        """Record that a connector received an event now, and the age ``lag`` of that event."""
         status = _starting_status(platform, account, self._now)
         status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
         self._run_change(self._EVENT, **vars(status))
 
     def find_status(self, platform: str, account: str) -> ConnectorStatus:
-        """Return the last reported state of a connector; before its first report, a connector is starting."""
+        """Return the state that a connector last reported; before the first report, the state is starting."""
         status = self._session.get(ConnectorStatus, (platform, account))
         if status is None:
             status = _starting_status(platform, account, self._now)
@@ -283,7 +284,7 @@ class WebUsers(Repository):
         return status
 
     def list_connectors(self) -> Sequence[ConnectorStatus]:
-        """Return the last reported states of all connectors."""
+        """Return the states that all connectors last reported."""
         return self._find_all(select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account))
 
 
