@@ -85,7 +85,7 @@ log = structlog.get_logger(__name__)
 
 def build_app(parts: ApiParts) -> FastAPI:
     """Return the ASGI application of the API and the dashboard, without opening sockets or starting tasks."""
-    # FastAPI's documentation pages are off: they load scripts from other hosts, which the content policy forbids.
+    # FastAPI's documentation pages are off, because they load scripts from other hosts: Maestro's policy forbids that.
     # Maestro serves its own reference at /docs.
     app = FastAPI(
         title="Maestro", version=parts.version, description=DESCRIPTION, openapi_url=None, docs_url=None, redoc_url=None

@@ -26,7 +26,7 @@ from maestro.store.store import Clock, Store
 
 
 class DashboardRole(StrEnum):
-    """The role that a password gives; the audit log names the role as the actor."""
+    """The role of a dashboard user, which the password decides; the audit log names the role as the actor."""
 
     OPERATOR = "operator"
     VIEWER = "viewer"
@@ -34,17 +34,17 @@ class DashboardRole(StrEnum):
 
 USER = "maestro"
 USERS: Mapping[str, DashboardRole] = {USER: DashboardRole.OPERATOR, "viewer": DashboardRole.VIEWER}
-"""The user names of the roles in HTTP Basic."""
+"""The user names for HTTP Basic authentication, with their roles."""
 
 
 class Passwords:
-    """The passwords of the roles; a comparison takes the same time for right and wrong passwords."""
+    """The passwords of operator and viewer; a check takes equally long for right and wrong passwords."""
 
     def __init__(self, settings: GuardSettings) -> None:
         self._known = {DashboardRole.OPERATOR: settings.password, DashboardRole.VIEWER: settings.viewer_password}
 
     def find_role(self, password: str, user: str = "") -> DashboardRole | None:
-        """Return the role of a password, and of a user name if one is given; None if they are wrong."""
+        """Return the role of a password; None for a wrong password, or for a password of another user name."""
         fits = [
             role
             for name, role in USERS.items()
@@ -54,7 +54,7 @@ class Passwords:
 
 
 def same_secret(given: str, expected: str) -> bool:
-    """Compare two texts of any length in constant time."""
+    """Tell whether two secrets are equal, in a time that does not depend on their content."""
     digests = (hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, expected))
     return hmac.compare_digest(*digests)
 
@@ -67,7 +67,7 @@ PURPOSES: Mapping[DashboardRole, bytes] = {
 
 @dataclass(frozen=True)
 class LoginSession:
-    """A login session; its forms and scripts must send ``csrf_token`` to change something."""
+    """A login session of the dashboard; requests of the session that change something must send ``csrf_token``."""
 
     id: str
     role: DashboardRole
@@ -76,11 +76,11 @@ class LoginSession:
 
 
 class LoginSessions:
-    """The login sessions; a changed password ends all sessions of its role, a new signing key all sessions.
+    """The login sessions; a changed password ends the sessions of its role, a new signing key ends all sessions.
 
-    Cookies are signed, so that logins outlast a restart. Each role signs with its own key: the signature alone decides
-    the role, not the content of the cookie. Ended sessions are stored, so that a copied cookie stays invalid after a
-    restart and in other processes.
+    Cookies are signed, so that sessions survive a restart. Each role has its own signing key, so the signature alone
+    decides the role of a cookie. Ended sessions are stored, so that a copied cookie stays invalid after a restart and
+    in other processes.
     """
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Callable[[], datetime]) -> None:
@@ -94,18 +94,18 @@ class LoginSessions:
         }
         self._store = store
         self._clock = clock
-        self._ended = lru_cache(256)(self._is_ended)  # holds, until the next commit, whether a session was ended
+        self._ended = lru_cache(256)(self._is_ended)  # asks the store once per session and commit
         self.lifetime = timedelta(hours=settings.session_hours)
 
     def start_session(self, role: DashboardRole) -> tuple[str, LoginSession]:
-        """Return a new session with its cookie."""
+        """Return the cookie of a new session, and the session."""
         expires = int((self._clock() + self.lifetime).timestamp())
         session_id = secrets.token_urlsafe(18)
         body = f"{session_id}.{expires}"
         return f"{body}.{self._sign(role, 'cookie', body)}", self._build_session(role, session_id, expires)
 
     def read_session(self, cookie: str) -> LoginSession | None:
-        """Return the session of a cookie; None if the cookie is forged or expired, or its session was ended."""
+        """Return the session of a cookie; None if the cookie is forged or expired, or if the session was ended."""
         body, _, signature = cookie.rpartition(".")
         given = signature.encode("utf-8", "replace")
         fits = [role for role in self._keys if hmac.compare_digest(self._sign(role, "cookie", body).encode(), given)]
@@ -117,13 +117,13 @@ class LoginSessions:
         return None if over else session
 
     def end_session(self, session: LoginSession) -> None:
-        """End a session in every process, and add it to the audit log."""
+        """End a session for every process, and add the logout to the audit log."""
         with self._store.begin() as tx:
             tx.users.logins.end_login(session.id, session.expires_at)
             tx.system.audit.add_entry(session.role, "logout")
 
     def _is_ended(self, session_id: str, mark: str) -> bool:
-        """Tell whether a session was ended; cached by the store's ``mark``, which changes with each commit."""
+        """Tell whether a session was ended; ``mark``, which changes with each commit, is only a key of the cache."""
         del mark
         with self._store.view() as tx:
             return tx.users.logins.is_ended(session_id)
@@ -146,7 +146,7 @@ class TokenAuthentication:
         self._throttle = Throttle(clock, "tokens")
 
     def authenticate_request(self, request: Request) -> None:
-        """Check the token of a request, and store its agent in the request.
+        """Check the token in a request, and store the token's agent in the state of the request.
 
         Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` for an agent that is paused.
         """
@@ -178,10 +178,10 @@ class TokenAuthentication:
         return holder
 
     def _record_wrong_token(self, address: str) -> None:
-        """Count a wrong token and add it to the audit log; raises ``TooManyAttempts`` after too many.
+        """Count a wrong token and record it in the audit log; raises ``TooManyAttempts`` after too many wrong tokens.
 
-        Wrong tokens never lock out a valid token from the same address: one machine may run many agents, and 256 random
-        bits cannot be guessed.
+        Wrong tokens never block a valid token from the same address: one machine may run many agents, and a token of
+        256 random bits cannot be guessed.
         """
         self._throttle.record_failure(address)
         with self._store.begin() as tx:
@@ -189,14 +189,14 @@ class TokenAuthentication:
 
 
 def calling_agent(request: Request) -> Agent:
-    """Return the agent that authenticated the request by its token."""
+    """Return the agent whose token authenticated the request."""
     agent: Agent = request.state.caller
     return agent
 
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """A request to a webhook with a valid signature."""
+    """A webhook request with a valid signature: the webhook, the signed delivery and the body."""
 
     webhook: Webhook
     signed: SignedDelivery
@@ -237,10 +237,9 @@ class SignatureAuthentication:
             raise
 
     def reject_request(self, request: Request, webhook: Webhook, reason: str) -> None:
-        """Count and record a rejected delivery; raises ``TooManyAttempts`` after too many.
+        """Count and record a rejected webhook request; raises ``TooManyAttempts`` after too many of them.
 
-        Wrong signatures never lock out a valid one from the same address, which may be that of a proxy in front of all
-        senders.
+        Wrong signatures never block a valid one from the same address: a proxy may send the requests of all senders.
         """
         address = request.client.host if request.client else ""
         self._throttle.record_failure(address)
@@ -248,6 +247,6 @@ class SignatureAuthentication:
 
 
 def signed_request(request: Request) -> SignedRequest:
-    """Return the webhook, the signed delivery and the body of a request with a valid signature."""
+    """Return the webhook, the signed delivery and the body of a request whose signature was checked."""
     signed: SignedRequest = request.state.delivery
     return signed

@@ -44,7 +44,7 @@ class UnknownHost(MaestroError):
 
 
 class InvalidRequest(MaestroError):
-    """The request is invalid; the message names the field."""
+    """The request is invalid; the message names the invalid field."""
 
     public = "The request is not valid."
 
@@ -67,16 +67,16 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (TemporalUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
 )
-"""The HTTP status of each error; any other error is a defect of Maestro, 500."""
+"""The HTTP status of each error; any other error is a defect of Maestro, with status 500."""
 
 NAMES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "TooLarge"}
-"""Names for HTTP statuses whose phrase differs between Python versions."""
+"""Error names for HTTP statuses that have different phrases in different Python versions."""
 
 UNEXPECTED = "An unexpected error happened in Maestro. Its log has the details at the time of this request."
 
 
 def error_response(error: MaestroError) -> JSONResponse:
-    """Return the response for a Maestro error; an error without its own status shows only its fixed sentence."""
+    """Return the response for a Maestro error; an error that ``STATUS`` does not list shows only ``public``."""
     status = http_status(error)
     if status is HTTPStatus.INTERNAL_SERVER_ERROR:
         return json_error(status, type(error).__name__, error.public)
@@ -118,7 +118,7 @@ async def _answer_maestro_error(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> JSONResponse:
-    """Answer an error of the framework; ``error`` becomes the status phrase, such as ``MethodNotAllowed``."""
+    """Answer an HTTP error of FastAPI; ``error`` is the status phrase, such as ``MethodNotAllowed``."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     name = NAMES.get(status) or "".join(filter(str.isalpha, status.phrase.title()))

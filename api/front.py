@@ -14,16 +14,16 @@ from maestro.domain.network import DEFAULT_PORTS, KnownHosts, RequestOrigin, hos
 from maestro.store.users.audit import set_origin
 
 SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
-"""The schemes of the addresses for sockets and uploads, by the scheme of the page."""
+"""The URL schemes of the web connector for sockets and uploads, by the URL scheme of the page."""
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY = 1024 * 1024
-"""The largest accepted body, in bytes; uploads go to the web connector."""
+"""The largest accepted request body, in bytes; larger uploads are sent to the web connector instead."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITE = frozenset({"same-origin", "none"})
-"""The values of Sec-Fetch-Site for requests from a page of the dashboard, or from the user."""
+"""The header values of Sec-Fetch-Site for requests from a page of the dashboard, or from the address bar."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src {connect}; "
@@ -42,7 +42,7 @@ HEADERS = {
 def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...]:
     """Return the web connector's origins for sockets and uploads; none if the web connector does not run.
 
-    ``scheme`` and ``host`` are those of the dashboard in the browser's address.
+    ``scheme`` and ``host`` are those of the dashboard's address in the browser.
     """
     name = host_name(host)
     if not name or not parts.web_port:
@@ -106,13 +106,13 @@ class FrontDoor:
 def _comes_from_own_page(headers: Headers) -> bool:
     """Tell whether the request comes from a page of the dashboard, or from no page at all.
 
-    Browsers send cached Basic credentials, and without a password need none, so only the origin distinguishes the
-    operator from a foreign page. Programs that are not browsers send neither of these headers.
+    A page of another site could send requests with the Basic credentials that the browser caches, so the origin is
+    checked. Programs other than browsers send neither ``Sec-Fetch-Site`` nor ``Origin``.
     """
     if headers.get("sec-fetch-site", "none") not in OWN_SITE:
         return False
     for origin in headers.getlist("origin"):
-        # The Host header is compared under the origin's scheme, because a proxy may have terminated TLS.
+        # The Host header has no scheme, and a proxy may have terminated TLS, so the origin's scheme is assumed.
         scheme, name, port = parse_origin(origin)
         if scheme not in DEFAULT_PORTS or (scheme, name, port) != parse_origin(f"{scheme}://{headers['host']}"):
             return False
@@ -120,7 +120,7 @@ def _comes_from_own_page(headers: Headers) -> bool:
 
 
 class _LimitedReceiver:
-    """A receiver of a request body, up to a size limit."""
+    """A receiver of a request body, which raises an error above a size limit in bytes."""
 
     def __init__(self, receive: Receive, max_bytes: int) -> None:
         self._receive = receive

@@ -37,9 +37,9 @@ from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
 
 OPERATOR = str(DashboardRole.OPERATOR)
-"""The name in the audit log of a caller with the operator's password."""
+"""The actor in the audit log for a request with the operator's password."""
 UNKNOWN = "unknown"
-"""The name in the audit log of a caller with a wrong password."""
+"""The actor in the audit log for a request with a wrong password."""
 VIEWER = "x-viewer"
 FOR_VIEWERS = {VIEWER: True}
 """The ``openapi_extra`` of a POST route that changes nothing, so that viewers may use the route."""
@@ -81,7 +81,7 @@ SCHEMES: Mapping[str, Mapping[str, str]] = {
         "description": f"The cookie of POST /login; changes also need its csrfToken in the header {CSRF_HEADER}",
     },
 }
-"""The security schemes of OpenAPI."""
+"""The security schemes of the OpenAPI document."""
 ERROR_RESPONSES: Mapping[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "description": "The error"}}
 """The error response of every route, for OpenAPI."""
 
@@ -104,7 +104,7 @@ class GuardedRoute(APIRoute):
         super().__init__(path, endpoint, **{**options, "openapi_extra": extra, "responses": responses})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Put the guard in front of the route, because FastAPI would parse the body before any dependency runs."""
+        """Return a handler that runs the guard first; a dependency would run after FastAPI has parsed the body."""
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
@@ -127,7 +127,7 @@ class PasswordRoute(GuardedRoute):
 
 
 class BearerRoute(GuardedRoute):
-    """A route for external agents, which authenticate by a token; ``caller`` returns the agent."""
+    """A route for external agents, which authenticate by a token; ``calling_agent`` returns the agent."""
 
     guard = RouteGuard.BEARER
     security = ("token",)
@@ -147,7 +147,7 @@ class OpenRoute(GuardedRoute):
 
 
 class RequestAccess:
-    """Checks the authentication and authorization of requests, and holds the login sessions."""
+    """The authentication and authorization of all requests, with the login sessions."""
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: WebhookIntake) -> None:
         self.open = settings.is_open
@@ -159,7 +159,7 @@ class RequestAccess:
         self.sessions = LoginSessions(settings, store, clock)
 
     async def admit(self, route: GuardedRoute, request: Request) -> None:
-        """Return if the guard of the route admits the request, else raise an error.
+        """Return if the route's guard admits the request, else raise an error.
 
         Raises ``Unauthorized``, ``TooManyAttempts``, ``Forbidden`` for a cookie without its CSRF token or a change by a
         viewer, and the errors of ``TokenAuthentication`` and ``SignatureAuthentication``.
@@ -187,19 +187,19 @@ class RequestAccess:
         return session.role
 
     def find_session(self, request: Request) -> LoginSession | None:
-        """Return the login session of the request's cookie, None without a valid cookie."""
+        """Return the login session of the request's cookie; None without a valid cookie."""
         cookie = request.cookies.get(COOKIE)
         return self.sessions.read_session(cookie) if cookie and not self.open else None
 
     def role_by_cookie(self, request: Request) -> DashboardRole | None:
-        """Return the role of the request's login session, None without one; no password is checked."""
+        """Return the role of the request's login session, None without a session; no password is checked."""
         session = self.find_session(request)
         return DashboardRole.OPERATOR if self.open else session.role if session else None
 
     async def check_password(self, request: Request, password: str, user: str = "") -> DashboardRole:
-        """Return the role of a password, or of a user name and a password.
+        """Return the role of a password; ``user`` may name the user to whom the password must belong.
 
-        Raises ``Unauthorized`` and ``TooManyAttempts``; wrong passwords never lock out the right one.
+        Raises ``Unauthorized`` and ``TooManyAttempts``; wrong passwords delay the right password, but never block it.
         """
         address = request.client.host if request.client else ""
         await asyncio.sleep(self._throttle.answer_delay(address).total_seconds())
@@ -240,12 +240,12 @@ def is_form(request: Request) -> bool:
 
 
 def is_page(request: Request) -> bool:
-    """Tell whether a browser opens a page or sends a form, and so should see the login page instead of an error."""
+    """Tell whether a browser opens a page or sends a form, so that it gets a page instead of a JSON error."""
     return (request.method in SAFE_METHODS or is_form(request)) and "text/html" in request.headers.get("accept", "")
 
 
 def _redirect_to_login(request: Request) -> RedirectResponse:
-    """Redirect to the login page, with the page to return to and whether a sent form was not applied."""
+    """Redirect to the login page; the parameters are the page to open next and whether a form was not applied."""
     if request.method in SAFE_METHODS:
         parameters = {"next": request.url.path + (f"?{request.url.query}" if request.url.query else "")}
     else:
@@ -263,7 +263,7 @@ def _referring_page(request: Request) -> str:
 
 
 async def _read_csrf_token(request: Request) -> str:
-    """Return the CSRF token of the request, which only a page of the dashboard can know."""
+    """Return the CSRF token of the request from the header or the form, or an empty text."""
     token = request.headers.get(CSRF_HEADER, "")
     if not token and is_form(request):
         token = str((await request.form()).get("csrf_token", ""))
@@ -271,7 +271,7 @@ async def _read_csrf_token(request: Request) -> str:
 
 
 def _read_basic_credentials(request: Request) -> tuple[str, str]:
-    """Return user name and password; raises ``Unauthorized`` for a malformed header, which counts as no guess."""
+    """Return user name and password; a malformed header raises ``Unauthorized``, and counts as no wrong guess."""
     scheme, _, encoded = request.headers["authorization"].partition(" ")
     try:
         user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
@@ -286,12 +286,12 @@ def _read_basic_credentials(request: Request) -> tuple[str, str]:
 
 
 def _auth_challenge(request: Request) -> str:
-    """Return the WWW-Authenticate header, empty for a page's script, because the browser would open its own dialog."""
+    """Return the WWW-Authenticate header, empty for scripts of a page, so that no browser dialog opens."""
     return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""
 
 
 def request_parts(request: Request) -> ApiParts:
-    """Return the API's parts of the app that answers this request."""
+    """Return the ``ApiParts`` of the app that answers this request."""
     parts: ApiParts = request.app.state.parts
     return parts
 
@@ -311,4 +311,4 @@ def require_chat(parts: ApiParts) -> AgentChat:
 Parts = Annotated[ApiParts, Depends(_parts)]
 
 Number = Annotated[int, Path(ge=1, le=LARGEST)]
-"""A row number as a path parameter."""
+"""The id of a table row, as a path parameter."""

@@ -34,12 +34,12 @@ class LazyServer:
 
 @router.post("/mcp", response_class=Response)
 async def speak_mcp(request: Request) -> Any:
-    """Answer one JSON-RPC message of an MCP client, over streamable HTTP; there are no sessions and no streams.
+    """Answer one JSON-RPC message of an MCP client, over streamable HTTP without sessions and streams.
 
-    A client keeps nothing here between two requests, so any process may answer each of them.
+    The server keeps no state of a client between requests, so any process may answer any request.
     """
     body = await request.body()
-    # Maestro refuses any other body itself, because the SDK's response would reveal its internal validation.
+    # Maestro itself refuses other bodies, because the SDK's response would reveal details of the validation.
     if not (request.headers.get("content-type", "").startswith("application/json") and _is_json_rpc_message(body)):
         raise InvalidRequest("Send one JSON-RPC 2.0 message, with the header Content-Type: application/json.")
     server: LazyServer = request.app.state.mcp
@@ -60,7 +60,7 @@ def _is_json_rpc_message(body: bytes) -> bool:
 
 
 class _ForwardedResponse(Response):
-    """A response made by another ASGI application, which gets the request body that was already read."""
+    """A response that another ASGI application makes from a request body that was already read."""
 
     def __init__(self, app: ASGIApp, body: bytes) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _ForwardedResponse(Response):
         self._body = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the other application answer."""
+        """Run the other application with the request body."""
         first: list[Message] = [{"type": "http.request", "body": self._body, "more_body": False}]
 
         async def receive_again() -> Message:

@@ -48,7 +48,7 @@ class AgentToolServer:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request as one JSON document."""
+        """Answer an MCP request with one JSON document."""
         # One session manager for each request: it starts no task and holds no state, so shutdown has nothing to close.
         manager = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=MAX_BODY

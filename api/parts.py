@@ -30,10 +30,10 @@ from maestro.tools.chat import OutsideTools
 class GuardSettings:
     """Settings for access to the dashboard and the API.
 
-    ``signing_key`` signs sessions. With an empty ``password`` every request has the rights of the operator, so the
-    server must then listen on loopback only. ``viewer_password`` gives read-only access; empty: there is none.
-    ``allowed_hosts`` are the host names, without a port, that browsers may use besides loopback; a wildcard address
-    there admits every IP address. The forwarded headers of ``trusted_proxies`` are trusted.
+    ``signing_key`` signs login sessions. With an empty ``password`` every request has the rights of the operator, so
+    the server must then listen on loopback only. ``viewer_password`` gives read-only access; if it is empty, there is
+    no viewer. ``allowed_hosts`` are the host names, without a port, that browsers may use besides loopback; a wildcard
+    address there admits every IP address. The forwarded headers of ``trusted_proxies`` are trusted.
     """
 
     signing_key: bytes = field(repr=False)
@@ -51,7 +51,7 @@ class GuardSettings:
 
 @dataclass(frozen=True)
 class AgentChat:
-    """The agent chat (#maestro), and a function that returns its present settings."""
+    """The service of the agent chat (#maestro), and a function that returns the current chat settings."""
 
     service: ChatService
     rules: Callable[[], ChatSettings] = ChatSettings
@@ -63,8 +63,8 @@ class ApiParts:
 
     ``web_port`` is the port of the web connector for browsers, on the host of the dashboard; 0 if the web connector
     does not run. With ``demo`` the built-in model answers. ``outside`` are the tools of external agents, None without
-    an MCP server; ``chat`` is None without an agent chat. ``redact`` removes secrets from facts and states. ``redact``
-    and ``budgets`` are called at each use.
+    an MCP server; ``chat`` is None without an agent chat. ``redact`` returns the function that removes secrets from
+    facts and states. ``redact`` and ``budgets`` are called at each use.
     """
 
     store: Store

@@ -65,7 +65,7 @@ FormFlag = Annotated[bool, Form()]
 
 
 class AccountForm(TextForm):
-    """The form of a provider account; its ``name`` cannot be changed later."""
+    """The form of a provider account; the ``name`` of an existing account cannot be changed."""
 
     name: str = ""
     type: str = "api_key"
@@ -81,12 +81,12 @@ class AccountForm(TextForm):
     concurrency: str = "0"
 
     def fields(self, *left_out: str) -> dict[str, object]:
-        """Return the fields without surrounding blanks; ``models`` may be separated by blanks or commas."""
+        """Return the fields without surrounding blanks; blanks or commas separate the names in ``models``."""
         return {**super().fields(*left_out), "models": self.models.replace(",", " ").split()}
 
 
 class ConnectorForm(BaseModel, extra="allow"):
-    """The form of a connector; each secret is a form field of its own, named ``secret_`` plus the secret's name."""
+    """The form of a connector; each secret has its own field, named ``secret_`` plus the secret's name."""
 
     platform: str = ""
     account: str = DEFAULT_ACCOUNT
@@ -99,7 +99,7 @@ class ConnectorForm(BaseModel, extra="allow"):
         return {name.removeprefix(SECRET): text for name, text in extra.items() if name.startswith(SECRET) and text}
 
     def parse_options(self) -> dict[str, Any]:
-        """Return the options as an object; raises ``InvalidEdit`` for text that is not a JSON object."""
+        """Return the connector options as an object; raises ``InvalidEdit`` for text that is not a JSON object."""
         problem = 'options: expected a JSON object, such as {"requireMention": false}'
         return parse_object(self.options.strip() or "{}", problem)
 
@@ -118,7 +118,7 @@ class ClientForm(TextForm):
     weight: str = "1"
 
     def fields(self, *left_out: str) -> dict[str, object]:
-        """Return the fields without surrounding blanks; an empty budget becomes None, no budget of its own."""
+        """Return the fields without surrounding blanks; an empty budget becomes None: no budget for this client."""
         fields = super().fields(*left_out)
         return {**fields, "daily_budget_usd": fields["daily_budget_usd"] or None}
 
@@ -127,8 +127,8 @@ class ClientForm(TextForm):
 class AccountsPageState:
     """The entered text of the page's forms, and the result of the form that was sent.
 
-    ``form`` names the open form: account, connector or client. With ``editing`` it changes an existing item, else it
-    adds one.
+    ``form`` names the open form: account, connector or client. With ``editing`` the form changes an existing item, else
+    it adds one.
     """
 
     form: str = ""
@@ -144,7 +144,7 @@ class AccountsPageState:
 def show_accounts(
     request: Request, parts: Parts, edit: str = "", connector: str = "", client: str = ""
 ) -> HTMLResponse:
-    """Show all lists of the page; a parameter opens the form of the account, connector or client that it names."""
+    """Show the page; ``edit`` (an account), ``connector`` or ``client`` names the item whose form is open."""
     try:
         return _render_page(request, _page_state(parts, edit, connector, client))
     except MaestroError as error:
@@ -209,7 +209,7 @@ def add_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm,
 
 @router.post("/connectors/change")
 def change_connector(request: Request, parts: Parts, form: Annotated[ConnectorForm, Form()]) -> Response:
-    """Change a connector, and redirect to the list; an empty secret leaves the stored one."""
+    """Change a connector, and redirect to the list; an empty secret field leaves the stored secret unchanged."""
 
     def operation() -> None:
         before = parts.connectors.show(form.platform, form.account).options
@@ -223,7 +223,7 @@ def change_connector(request: Request, parts: Parts, form: Annotated[ConnectorFo
 
 @router.post("/pairings/approve")
 def approve_pairing(request: Request, parts: Parts, pairing: FormText, owner: FormFlag = False) -> Response:
-    """Give a user access, as a user or as an owner, and notify the user."""
+    """Approve a pairing: give its user access, as a normal user or as an owner, and notify the user."""
     approval = PairingApproval(owner=owner)
     done = "owner" if owner else "user"
     return submit_form(request, done, lambda: parts.people.approve(pairing, OPERATOR, approval))
@@ -231,7 +231,7 @@ def approve_pairing(request: Request, parts: Parts, pairing: FormText, owner: Fo
 
 @router.post("/pairings/invite")
 def create_invitation(request: Request, parts: Parts, owner: FormFlag = False) -> Response:
-    """Create a pairing code, and show it this once."""
+    """Create a pairing code and show it; the code is not shown again."""
     invitation = parts.people.invite(OPERATOR, PairingApproval(owner=owner))
     return _render_page(request, AccountsPageState(invitation=invitation), HTTPStatus.CREATED)
 
@@ -245,7 +245,7 @@ def add_client(request: Request, parts: Parts, form: Annotated[ClientForm, Form(
 
 @router.post("/clients/change")
 def change_client(request: Request, parts: Parts, form: Annotated[ClientForm, Form()]) -> Response:
-    """Change a client."""
+    """Change a client, and redirect to the list."""
     return submit_form(
         request,
         "changed",
@@ -287,12 +287,12 @@ def _render_page(request: Request, state: AccountsPageState, status: HTTPStatus 
 
 @cache
 def _platform_secrets() -> Mapping[str, Mapping[str, str]]:
-    """Return the secrets of each installed platform with their descriptions; looked up once."""
+    """Return the secrets of each installed platform with their descriptions; the result is cached."""
     return {name: platform(name).secrets for name in platforms()}
 
 
 def _read_lists(tx: Transaction) -> Mapping[str, object]:
-    """Read the lists of the page; ``spent`` is today's cost of each account."""
+    """Read the lists of the page; ``spent`` is the cost of each provider account today."""
     limits, levels = tx.llm.accounts.read_cooldown_ends(), tx.llm.budgets.read_client_levels()
     today = tx.llm.budgets.today
     usage = tx.llm.usage.build_usage_page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)

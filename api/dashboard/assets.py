@@ -19,9 +19,9 @@ router = APIRouter(route_class=OpenRoute, include_in_schema=False)
 
 
 class Assets:
-    """All static files with their media types, in memory, so that no request can name a path outside of the folder.
+    """All static files with their media types, held in memory: no request can read a path outside of the folder.
 
-    One version for all files is part of the path, so that relative imports between scripts stay within a version.
+    All addresses contain one version of all files, so that a script imports other scripts of the same version.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Assets:
         self.version = digest.hexdigest()[:12]
 
     def url(self, name: str) -> str:
-        """Return the address of a file; raises ``KeyError`` for an unknown one, which is a defect of a template."""
+        """Return the address of a static file; raises ``KeyError`` for an unknown name, a defect of a template."""
         if name not in self.files:
             raise KeyError(name)
         return f"{PREFIX}/{self.version}/{name}"
@@ -41,7 +41,7 @@ class Assets:
 
 @router.get(PREFIX + "/{path:path}")
 async def serve_asset(request: Request, path: str) -> Response:
-    """Return a file; browsers revalidate it each time, unless the address contains the current version."""
+    """Return a static file; browsers may cache it without asking only if the address has the current version."""
     assets: Assets = request.app.state.assets
     version, _, rest = path.partition("/")
     fixed = version == assets.version

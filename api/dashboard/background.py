@@ -42,7 +42,7 @@ WEBHOOKS_PAGE = "/webhooks"
 PAGE_SIZE = 25
 FILTERS = ("kind", "agent", "state")
 NOTICES = {"backfilled": "The missed runs start now, one after the other."}
-"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
+"""Notices after a completed form; the page's address holds only their keys, so that it cannot inject a text."""
 
 schedules = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=SCHEDULES_PAGE)
 schedules.routes.extend(
@@ -58,7 +58,7 @@ schedules.routes.extend(
 
 
 class ScheduleForm(TextForm):
-    """The form of a schedule, as texts that the operation validates."""
+    """The form of a schedule, as entered; the operation validates the texts."""
 
     ref: str = ""
     kind: str = "cron"
@@ -85,7 +85,7 @@ class ScheduleForm(TextForm):
 
 @schedules.get("")
 def show_schedules(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
-    """List the schedules, with an empty form, or with the form filled from the schedule ``edit``."""
+    """List the schedules, with a form: empty, or filled with the schedule whose ref is ``edit``."""
     if not edit:
         return _schedules_page(request, notice=NOTICES.get(done, ""))
     try:
@@ -114,13 +114,13 @@ def change_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm
 
 @schedules.post("/preview", openapi_extra=FOR_VIEWERS)
 def preview_schedule(request: Request, parts: Parts, form: Annotated[ScheduleForm, Form()]) -> HTMLResponse:
-    """Show the next times of the entered schedule, without saving it, for browsers without scripts."""
+    """Show the next run times of the entered schedule without storing it, for browsers without scripts."""
     return _schedules_page(request, form, times=_next_times(parts, form))
 
 
 @schedules.get("/times")
 def show_next_times(request: Request, parts: Parts, form: Annotated[ScheduleForm, Query()]) -> HTMLResponse:
-    """Return the next times alone, for a script; an invalid schedule has status 200, because the user still types."""
+    """Return only the next run times, for a script; an incomplete schedule gets status 200, not an error."""
     return render(request, "schedule-times.html", times=_next_times(parts, form))
 
 
@@ -178,7 +178,7 @@ def _schedules_page(
 
 @dataclass(frozen=True)
 class BackfillForm:
-    """The entered period of a backfill."""
+    """The form of a backfill, which starts missed runs: the start and end of the period, as entered."""
 
     start: str = ""
     end: str = ""
@@ -211,7 +211,7 @@ def begin_backfill(
     start: Annotated[str, Form(alias="from")] = "",
     end: Annotated[str, Form(alias="to")] = "",
 ) -> Response:
-    """Start the runs of a backfill, and redirect to the list."""
+    """Start a run for each missed time in the entered period, and redirect to the list."""
     form = BackfillForm(start.strip(), end.strip())
     return submit(
         lambda: parts.schedules.backfill(ref, form.request(preview=False), OPERATOR),
@@ -247,7 +247,7 @@ webhooks.routes.extend(
 
 
 class WebhookForm(TextForm):
-    """The form of a webhook, as texts that the operation validates."""
+    """The form of a webhook, as entered; the operation validates the texts."""
 
     path: str = ""
     name: str = ""
@@ -264,7 +264,7 @@ class WebhookForm(TextForm):
 
 @dataclass(frozen=True)
 class _WebhookPageState:
-    """The entered text of the form, the path of the webhook that it changes, and the result."""
+    """The state of the webhooks page: the entered form, the path of the webhook to change, and the result."""
 
     form: WebhookForm = field(default_factory=WebhookForm)
     editing: str = ""
@@ -275,7 +275,7 @@ class _WebhookPageState:
 
 @webhooks.get("")
 def show_webhooks(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
-    """List the webhooks, with an empty form, or with the form filled from the webhook ``edit``."""
+    """List the webhooks, with a form: empty, or filled with the webhook whose path is ``edit``."""
     if not edit:
         return _webhooks_page(request, _WebhookPageState())
     try:
@@ -288,7 +288,7 @@ def show_webhooks(request: Request, parts: Parts, edit: str = "") -> HTMLRespons
 
 @webhooks.post("")
 def add_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, Form()]) -> Response:
-    """Add a webhook and show its new secret this once; an error is shown on the page."""
+    """Create a webhook and show its new secret once; an error is shown on the page."""
     return submit(
         lambda: parts.webhooks.add(read(NewWebhook, form.fields()), OPERATOR),
         lambda made: _webhooks_page(request, _WebhookPageState(made=made), HTTPStatus.CREATED),
@@ -310,7 +310,7 @@ def change_webhook(request: Request, parts: Parts, form: Annotated[WebhookForm, 
 
 @webhooks.post("/rotate")
 def rotate_secret(request: Request, parts: Parts, path: FormText) -> Response:
-    """Give a webhook a new secret, and show it this once."""
+    """Replace the secret of a webhook by a generated one, and show the new secret once."""
     return submit(
         lambda: parts.webhooks.rotate(path, OPERATOR),
         lambda made: _webhooks_page(request, _WebhookPageState(made=made)),

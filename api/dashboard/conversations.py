@@ -36,11 +36,11 @@ NOTICES = {
     "deleted": "The conversation was deleted with all its messages.",
     "closed": "The conversation has ended: the next message starts a new one.",
 }
-"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
+"""Notices after a completed form; the page's address holds only their keys, so that it cannot inject a text."""
 MESSAGES = 50
 """The most messages or search results on a page."""
 TOTAL_CHARS = 40_000
-"""Characters of all messages together on a page; a long message is cut, with a link to the whole."""
+"""The most characters of all messages on a page together; a cut message has a link to its full text."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -52,7 +52,7 @@ POSTS = 200
 
 chat_router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
-"""The route for new posts, registered only if the configuration enables the chat."""
+"""The router for new posts, added to the app only if the configuration enables the agent chat."""
 
 
 @router.get("")
@@ -81,8 +81,8 @@ def show_conversations(request: Request, parts: Parts, done: str = "") -> Respon
 class MessagesQuery(Value):
     """The part of a conversation to show: messages that contain ``q``, or consecutive messages.
 
-    Consecutive messages are those after an id, before an id, around the time a fact was learned, or the newest.
-    ``whole`` is the id of a message to show in full.
+    Consecutive messages are those ``after`` or ``before`` a message id, those around the source of a ``fact``, or the
+    newest. ``whole`` is the id of a message to show in full.
     """
 
     q: SearchText | None = None
@@ -95,13 +95,13 @@ class MessagesQuery(Value):
 
 @router.get("/{conversation_id}")
 def show_conversation(request: Request, conversation_id: Number, done: str = "") -> Response:
-    """Show a conversation as a chat, from its end, or the messages found by a search."""
+    """Show a conversation as a chat, by default its newest messages, or the messages that a search found."""
     return not_modified(request) or _conversation_page(request, conversation_id, notice=NOTICES.get(done, ""))
 
 
 @router.post("/{conversation_id}/close")
 def close_conversation(request: Request, parts: Parts, conversation_id: Number) -> Response:
-    """End a conversation, and redirect to it."""
+    """End a conversation, and redirect to its page."""
     return submit(
         lambda: parts.conversations.close(conversation_id, OPERATOR),
         lambda _: redirect_to_page(f"{PAGE}/{conversation_id}", done="closed"),
@@ -111,7 +111,7 @@ def close_conversation(request: Request, parts: Parts, conversation_id: Number) 
 
 @router.get("/{conversation_id}/delete")
 def confirm_deletion(request: Request, conversation_id: Number) -> HTMLResponse:
-    """Show what a deletion removes and what it leaves, and ask for confirmation."""
+    """Show what a deletion of the conversation removes and what stays, and ask for confirmation."""
     return _deletion_page(request, conversation_id)
 
 
@@ -167,7 +167,7 @@ def _list_entries(tx: Transaction, conversation: ConversationDetail, query: Mess
 
 
 def chars_per_text(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
-    """Return how many characters of each text to show; space that short texts do not need goes to long ones."""
+    """Return the most characters to show of each text, so that all texts together have at most ``room``."""
     for taken, length in enumerate(sorted(lengths)):
         if length * (len(lengths) - taken) > room:
             return room // (len(lengths) - taken)
@@ -176,7 +176,7 @@ def chars_per_text(lengths: Sequence[int], room: int = TOTAL_CHARS) -> int:
 
 
 def _position_of_fact(tx: Transaction, number: int, fact_id: int) -> int | None:
-    """Return the message id before which to list, so that the source of a fact is shown; None for the newest."""
+    """Return the message id after the source of a fact, or None if the fact or its source is unknown."""
     fact = tx.memory.get_fact_learned_in(number, fact_id)
     last = tx.conversations.lists.find_last_before(number, fact.created_at) if fact is not None else 0
     return last + 1 if last else None
@@ -200,7 +200,7 @@ def _deletion_page(request: Request, conversation_id: int, problem: MaestroError
 
 @chat_router.get(CHAT_PAGE)
 def show_chat(request: Request, parts: Parts) -> HTMLResponse:
-    """Show the newest posts and a form for a new one; a notice if the agent chat is disabled."""
+    """Show the newest posts of the agent chat and a form for a new post, or a notice if the chat is disabled."""
     if parts.chat is None:
         return render(request, "agent-chat-off.html")
     return _chat_page(request, parts.chat)
@@ -208,7 +208,7 @@ def show_chat(request: Request, parts: Parts) -> HTMLResponse:
 
 @posting.post(CHAT_PAGE)
 def add_post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
-    """Add a post from the form, for browsers without scripts; a rejected text is shown again."""
+    """Add a post to the agent chat, for browsers without scripts; a rejected text is shown again in the form."""
     chat = require_chat(parts)
     return submit(
         lambda: chat.service.add_post(HUMAN, text),

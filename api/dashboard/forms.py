@@ -1,4 +1,4 @@
-"""Reads filters from an address and fields from a form, and applies forms to operations."""
+"""Reads filters from query parameters and fields from forms, and runs the operation of a form."""
 
 import asyncio
 import re
@@ -22,11 +22,11 @@ Query = TypeVar("Query", bound=BaseModel)
 _JSON_OBJECT = TypeAdapter(dict[str, Any])
 FormText = Annotated[str, Form()]
 FormRow = Annotated[int, Form(ge=1, le=LARGEST)]
-"""A row number as a form field."""
+"""The id of a table row, as a form field."""
 
 
 class TextForm(BaseModel):
-    """The base of forms with texts as fields, which the input model of the operation validates."""
+    """The base of forms that hold only texts; the input model of an operation validates these texts."""
 
     def fields(self, *left_out: str) -> dict[str, object]:
         """Return the fields, except those ``left_out``, without surrounding blanks."""
@@ -34,23 +34,23 @@ class TextForm(BaseModel):
 
     @classmethod
     def from_view(cls, view: BaseModel, **texts: str) -> Self:
-        """Return the form filled with the values of a view; ``texts`` are used in place of its values."""
+        """Return the form filled with the values of an API view; ``texts`` replace the values of the same names."""
         values = view.model_dump(by_alias=False, include=set(cls.model_fields) - set(texts))
         return cls(**{name: str(value) for name, value in values.items()}, **texts)
 
 
 def read_filters(request: Request, names: Iterable[str]) -> dict[str, str]:
-    """Return these query parameters without surrounding blanks; a missing one is empty."""
+    """Return the query parameters of these names, without surrounding blanks; a missing parameter is empty."""
     return {name: request.query_params.get(name, "").strip() for name in names}
 
 
 def without_empty(fields: Mapping[str, Result]) -> dict[str, Result]:
-    """Return the fields that are not empty, because an empty filter does not filter."""
+    """Return the fields that are not empty; an empty field of a filter form means no filter."""
     return {name: value for name, value in fields.items() if value}
 
 
 def read_query(model: type[Query], fields: Mapping[str, object]) -> tuple[Query, InvalidEdit | None]:
-    """Return the query model made from the fields that are not empty; if invalid, the default one and the error."""
+    """Return a query model of the non-empty fields, and None; for invalid fields, a default model and the error."""
     try:
         return read(model, without_empty(fields)), None
     except InvalidEdit as error:
@@ -58,13 +58,13 @@ def read_query(model: type[Query], fields: Mapping[str, object]) -> tuple[Query,
 
 
 def read_edits(agent: str, model: str, prompt: str) -> dict[str, str]:
-    """Return the entered edits of a replay without empty ones; browsers send line ends as CR LF, the store has LF."""
+    """Return the non-empty edits of a replay form; the line ends CR LF of browsers become LF."""
     entered = {"agent": agent.strip(), "model": model.strip(), "prompt": prompt.replace("\r\n", "\n")}
     return {name: text for name, text in entered.items() if text.strip()}
 
 
 def parse_object(text: str, problem: str) -> dict[str, Any]:
-    """Return the JSON object in a text; raises ``InvalidEdit`` with ``problem`` for any other text."""
+    """Return the JSON object in a text; raises ``InvalidEdit`` with the message ``problem`` for any other text."""
     try:
         return _JSON_OBJECT.validate_json(text)
     except ValidationError:
@@ -72,14 +72,14 @@ def parse_object(text: str, problem: str) -> dict[str, Any]:
 
 
 def edit_reason(text: str) -> str:
-    """Return the reason that an operator gave for an edit, without surrounding blanks, and truncated."""
+    """Return the reason that an operator entered for an edit, stripped and cut to the maximum length."""
     return text.strip()[:MAX_REASON]
 
 
 def submit(
     operation: Callable[[], Result], done: Callable[[Result], Response], refused: Callable[[MaestroError], Response]
 ) -> Response:
-    """Run the operation of a form; answer with ``done``, or with ``refused`` after an error."""
+    """Run the operation of a form; return the response of ``done``, or after an error that of ``refused``."""
     try:
         result = operation()
     except MaestroError as error:
@@ -92,7 +92,7 @@ async def submit_async(
     done: Callable[[Result], Response],
     refused: Callable[[MaestroError], Response],
 ) -> Response:
-    """Run the async operation of a form; ``refused`` is called in a thread, because it reads the store."""
+    """Run an async operation as ``submit`` does; ``refused`` runs in a thread, because it reads the store."""
     try:
         result = await operation()
     except MaestroError as error:
@@ -101,9 +101,9 @@ async def submit_async(
 
 
 class FormAction(NamedTuple):
-    """A form that an operation of the field ``noun`` of ``ApiParts`` carries out as it is; the page shows ``done``.
+    """A form that only runs an operation of the field ``noun`` of ``ApiParts``; ``done`` names the notice to show.
 
-    The form and the page's path give the operation's parameters as texts, except the actor and the ``change``.
+    The form fields and path parameters are the operation's arguments, as texts, besides the actor and ``change``.
     """
 
     path: str
@@ -114,9 +114,9 @@ class FormAction(NamedTuple):
 
 
 def form_routes(page: str, show_problem: Callable[..., Response], *actions: FormAction) -> Iterator[PasswordRoute]:
-    """Yield the routes of forms on a page; ``show_problem`` returns the page with an error and gets the form's fields.
+    """Yield the routes that run these form actions of a page; ``show_problem`` returns the page with an error.
 
-    ``page`` is the path to redirect to, below which the actions are; it may have parameters.
+    ``page`` is the path to redirect to, and begins the path of each action; it may contain path parameters.
     """
     for action in actions:
         endpoint = _form_endpoint(page, show_problem, action)
@@ -144,6 +144,6 @@ def _form_endpoint(page: str, show_problem: Callable[..., Response], action: For
 
 
 def moment_with_zone(text: str) -> str:
-    """Return the entered time with a time zone; a day alone means its start, and other text is returned unchanged."""
+    """Return an entered time with a time zone, by default UTC; a day without a time means its start."""
     moment = f"{text}T00:00" if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else text
     return moment if re.search(r"(Z|[+-]\d\d:?\d\d)$", moment, re.IGNORECASE) else f"{moment}Z"

@@ -24,9 +24,9 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 class Login(Value):
-    """The fields of a login; ``next`` is the page to open after it.
+    """The fields of a login; ``next`` is the path of the page to open after the login.
 
-    The password alone decides the role. The field for a user name is only there for password managers.
+    The password decides the role. The field ``user`` is there for password managers; an unknown user name is refused.
     """
 
     user: str = USER
@@ -36,21 +36,21 @@ class Login(Value):
 
 @open_router.get("/login")
 def show_login(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - the parameter's name in the address
-    """Ask for the password, if one is set; after a logout (``left``) the browser deletes its data.
+    """Show the login form, if a password is set; after a logout (``left``), the browser deletes its stored data.
 
     With ``unsent`` the page says that a form was not applied, because the login had expired.
     """
     access = request_access(request)
     if access.open or access.find_session(request) is not None:
         return RedirectResponse(safe_redirect_path(next), HTTPStatus.SEE_OTHER)
-    # A link on another site must not log the user out.
+    # A link on another site must not make the browser delete the user's data.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
     return render(request, "login.html", next=safe_redirect_path(next), problem=EXPIRED if unsent else "", left=left)
 
 
 @open_router.post("/login")
 async def login(request: Request) -> Response:
-    """Check the password and start a session; a form is redirected, JSON gets the ``csrfToken``."""
+    """Check the password and start a session; redirect a form, and return the ``csrfToken`` for JSON."""
     try:
         sent = dict(await request.form()) if is_form(request) else json.loads(await request.body())
         fields = Login.model_validate(sent)
@@ -78,7 +78,7 @@ async def login(request: Request) -> Response:
 
 @router.post("/logout", openapi_extra=FOR_VIEWERS)
 def logout(request: Request) -> Response:
-    """End the session of the cookie, if there is one."""
+    """End the login session of the request's cookie, if there is one, and redirect to the login page."""
     access = request_access(request)
     session = access.find_session(request)
     if session is not None:
@@ -89,7 +89,7 @@ def logout(request: Request) -> Response:
 
 
 async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
-    """Return a session cookie and its CSRF token, empty if no password is set; raises what the check raises."""
+    """Return a session cookie and its CSRF token, empty if no password is set; raises as ``check_password``."""
     access = request_access(request)
     if access.open:
         return "", ""
@@ -101,6 +101,6 @@ async def _start_session(request: Request, fields: Login) -> tuple[str, str]:
 
 
 def safe_redirect_path(path: str) -> str:
-    """Return a path of the dashboard, or the home page if the address leads elsewhere."""
+    """Return the path if it leads to this site, else the home page."""
     within = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if within else HOME

@@ -30,7 +30,7 @@ NOTICES = {
     "kept": "The value was stored.",
     "cleared": "All facts and states of the agent were deleted.",
 }
-"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
+"""Notices after a completed form; the page's address holds only their keys, so that it cannot inject a text."""
 EMPTY_CONTENT: Mapping[str, object] = {
     "sticky": (),
     "facts": (),
@@ -47,7 +47,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class MemoryForm(BaseModel):
-    """The form of the memory page; ``number`` is the id of the fact to change, empty for a new one."""
+    """The form of the memory page; ``number`` is the id of the fact to change, empty for a new fact."""
 
     number: str = ""
     content: str = ""
@@ -73,7 +73,7 @@ class MemoryForm(BaseModel):
 
 @router.get("")
 def show_memory(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
-    """Show the memory of an agent; without a name, of the first agent."""
+    """Show the memory of the agent with this slug; without a slug, of the first agent."""
     return _render_page(request, agent, notice=NOTICES.get(done, ""))
 
 
@@ -108,7 +108,7 @@ def forget_fact(request: Request, parts: Parts, agent: FormText, number: FormRow
 
 @router.post("/states")
 def put_state(request: Request, parts: Parts, agent: FormText, form: Annotated[MemoryForm, Form()]) -> Response:
-    """Store a value under a key, and replace the earlier value."""
+    """Store a value under a key in an agent's memory, or replace the value."""
     key = form.key.strip()
     return submit_form(
         request, agent, lambda: parts.memory.put_state(agent, key, form.new_state(), OPERATOR), "kept", form
@@ -117,7 +117,7 @@ def put_state(request: Request, parts: Parts, agent: FormText, form: Annotated[M
 
 @router.post("/states/forget")
 def forget_state(request: Request, parts: Parts, agent: FormText, key: FormText, place: FormText = "") -> Response:
-    """Delete a key and its value, only in the given scope."""
+    """Delete a key and its value from an agent's memory, only in the given memory scope."""
     return submit_form(request, agent, lambda: parts.memory.forget_state(agent, key, OPERATOR, place), "forgotten")
 
 
@@ -170,7 +170,7 @@ def _render_page(
 
 
 def _read_memory(tx: Transaction, agent: Agent, query: MemoryQuery, after_state: str) -> Mapping[str, object]:
-    """Return the facts and states to show; without a filter, the first page has the sticky facts and the states."""
+    """Return what the page shows; only the first page without a filter has sticky facts apart, and the states."""
     whole = not (query.q or query.category or query.source)
     others = query.model_copy(update={"sticky": False}) if whole else query
     facts, following = tx.memory.list_facts(agent, others, query.cursor, query.limit)

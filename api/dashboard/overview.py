@@ -1,4 +1,4 @@
-"""The overview page: present problems, open jobs, answer times and today's cost."""
+"""The overview page: current problems, open jobs, answer times and today's cost."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from maestro.store.transaction import Transaction
 
 MINUTE = "%Y-%m-%d %H:%M"
 KINDS = 8
-"""The most groups of failures on the page; the page of jobs lists all."""
+"""The most groups of similar failures on the page; the page of jobs lists all groups."""
 ENDS = tuple(status for status in JobStatus if status.ended)
 CHANNELS = "/accounts#channels"
 ACCOUNTS = "/accounts#accounts"
@@ -34,7 +34,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class OpenProblem:
-    """A present problem, and the page that shows it in detail."""
+    """A current problem, with the address of the page that shows its details."""
 
     subject: str
     words: str
@@ -43,7 +43,7 @@ class OpenProblem:
 
 @router.get(HOME)
 async def show_overview(request: Request, parts: Parts) -> Response:
-    """Show problems, jobs, answer times and cost of the installation."""
+    """Show the current problems, jobs, answer times and cost of the installation."""
     checks = await parts.health.checks()
     return await asyncio.to_thread(_render_page, request, parts, checks)
 
@@ -84,7 +84,7 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
 
 
 def _read_figures(tx: Transaction) -> Mapping[str, object]:
-    """Read the figures of the cards; ``open_pairings`` counts requests for access."""
+    """Read the figures of the page; ``open_pairings`` is the number of open requests for access."""
     answers = tx.system.overview.read_first_answers(tx.now - DAY)
     return {
         "work": tx.system.overview.read_work(tx.now - DAY),
@@ -98,7 +98,7 @@ def _read_figures(tx: Transaction) -> Mapping[str, object]:
 
 
 def _find_failures(failed: int, connectors: Sequence[ConnectorView], closed_channels: int) -> Iterator[OpenProblem]:
-    """Yield failures that users notice although every health check passes; a platform closed ``closed_channels``."""
+    """Yield problems that no health check reports: failed jobs, broken connectors and refused channels."""
     if failed:
         count = f"{failed:,} or more" if failed >= SAMPLE else f"{failed:,}"
         yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", "/queue?status=failed&age=24h&group=error")
@@ -112,7 +112,7 @@ def _find_failures(failed: int, connectors: Sequence[ConnectorView], closed_chan
 
 
 def _find_account_problems(accounts: Sequence[AccountView]) -> Iterator[OpenProblem]:
-    """Yield the accounts with a refused key, and a problem if no other account can be called."""
+    """Yield a problem for each account with a refused key, and one if no account can be called now."""
     refused = [
         account
         for account in accounts

@@ -26,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 UNKNOWN = "This page does not exist"
 REFUSED = "This cannot be shown"
 FOR_PROGRAMS = ("/api/", "/hooks/", "/mcp")
-"""Path prefixes whose responses are always JSON, also for browsers."""
+"""The path prefixes below which every response is JSON, even for browsers."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
@@ -40,9 +40,9 @@ def create_environment(assets: Assets) -> Environment:
 
 
 def render(request: Request, name: str, status: HTTPStatus | None = None, /, **values: Any) -> HTMLResponse:
-    """Return a page; ``at`` is the path for the page's links, if the page answers a form sent to another path.
+    """Return a template as a page; ``at`` is the path for links if the page answers a form sent to another path.
 
-    The value ``problem``, if it is an error, gives the page its status, unless ``status`` does.
+    The HTTP status is ``status``, else the status of the error in the value ``problem``, else 200.
 
     Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login),
     ``logged_in``, ``role`` (operator, viewer, or empty before the login), ``may_change`` (false for a viewer), ``now``,
@@ -86,24 +86,24 @@ def address(path: str, parameters: Mapping[str, Any] | Sequence[tuple[str, Any]]
 
 
 def link(request: Request, path: str = "", /, **changed: object) -> str:
-    """Return the address of this page with other parameters; None or an empty text removes a parameter."""
+    """Return the address of this page with changed query parameters; None or an empty text removes a parameter."""
     unchanged = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
     added = [(name, value) for name, value in changed.items() if value not in (None, "")]
     return address(path or request.url.path, unchanged + added)
 
 
 def redirect_to_page(page: str, **parameters: object) -> RedirectResponse:
-    """Redirect a form to a page, so that a reload does not send the form again; empty parameters are left out."""
+    """Redirect to a page after a form, so that a reload does not send it again; empty parameters are left out."""
     filled = {name: value for name, value in parameters.items() if value not in (None, "")}
     return RedirectResponse(address(page, filled), HTTPStatus.SEE_OTHER)
 
 
 def not_modified(request: Request, *also: str) -> Response | None:
-    """Return a 304 response if the request's ETag is still current, else None; the store is not read for this.
+    """Return a 304 response if the request's ETag is still current, else None, without reading the page's data.
 
-    The ETag covers all committed data, the role and the login session, the process start, the static files and the
-    address. A page with other content, such as the state of another server, passes it in ``also``. Scripts update
-    relative times. Browsers never store pages (no-store), so the script itself sends ``If-None-Match``.
+    The ETag covers all committed data, the role, the login session, the process start, the static files and the
+    address. ``also`` is other content of the page, such as the state of another server. Browsers do not store pages
+    (no-store), so a script sends ``If-None-Match``; the script also updates relative times.
     """
     session, state = request_access(request).find_session(request), request.app.state
     parts = (
@@ -124,12 +124,12 @@ def not_modified(request: Request, *also: str) -> Response | None:
 
 
 def refusal_page(request: Request, here: str, error: MaestroError) -> HTMLResponse:
-    """Return the page with the reason why something cannot be shown; ``here`` is its entry in the navigation."""
+    """Return a page that says why something cannot be shown; ``here`` is the current entry of the navigation."""
     return render(request, "refused.html", heading=REFUSED, here=here, problem=error)
 
 
 def show_error_pages(app: FastAPI) -> None:
-    """Make the app answer errors with a page, where a browser opens a page or sends a form."""
+    """Make the app answer errors with an HTML page when a browser opens a page or sends a form."""
     for kind, handler in list(app.exception_handlers.items()):
         app.add_exception_handler(kind, _answer_with_page(handler))
 
@@ -147,8 +147,8 @@ def _answer_with_page(handler: Any) -> Callable[[Request, Any], Awaitable[Respon
 
 
 def _error_page(request: Request, response: Response) -> HTMLResponse:
-    """Return an error as a page; the navigation is shown only after a login."""
-    # For a page that does not exist no route guard ran, so the role is read here.
+    """Return an error response as an HTML page; the navigation is shown only after a login."""
+    # No route guard ran if the page does not exist, so the role is read here.
     role = request_role(request) or request_access(request).role_by_cookie(request)
     request.state.role = role
     status = HTTPStatus(response.status_code)
@@ -160,9 +160,9 @@ def _error_page(request: Request, response: Response) -> HTMLResponse:
 
 @router.get("/chat")
 def chat(request: Request, parts: Parts) -> HTMLResponse:
-    """Show the chat page; ``web_url`` is the address of the web connector's socket, empty if it does not run.
+    """Show the chat page; ``web_url`` is the web connector's socket address, empty if the connector does not run.
 
-    Messages from this page come from the operator, so a viewer only reads how to get access.
+    Messages from this page count as the operator's, so a viewer gets a page that says how to log in.
     """
     if request_role(request) is DashboardRole.VIEWER:
         return render(request, "chat-off.html")

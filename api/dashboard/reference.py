@@ -16,7 +16,7 @@ PAGE = "/docs"
 MODEL_REFERENCE = "#/components/schemas/"
 CODE = re.compile(r"``?([^`]+)``?")
 LARGEST = 2**31
-"""Numeric limits from this value on come from the database's integers, and are not shown."""
+"""The page hides numeric limits of this size or more, because they only come from the database's integers."""
 LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -126,6 +126,6 @@ def _describe_value(schema: Schema, required: bool) -> Markup:
 
 
 def _render_markup(text: str) -> Markup:
-    """Return a description as HTML, with its code in ``code`` elements."""
+    """Return a description as HTML, with text in backticks as ``code`` elements."""
     escaped = str(escape(" ".join(text.split())))
     return Markup(CODE.sub(r"<code>\1</code>", escaped))  # noqa: S704 - the line above escapes the text

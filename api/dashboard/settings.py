@@ -1,4 +1,4 @@
-"""The page of settings: their values and origins, with a form for those that apply without a restart."""
+"""The page of settings: values and origins, with a form for settings that apply without a restart."""
 
 import re
 from collections import Counter
@@ -25,7 +25,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class SettingsQuery(BaseModel):
-    """The filter of settings, the key with an open form field, and the key that was just changed."""
+    """The filter of settings, the key that is being edited, and the key that was just changed."""
 
     q: str = ""
     origin: str = ""
@@ -35,11 +35,11 @@ class SettingsQuery(BaseModel):
 
     @property
     def filters(self) -> dict[str, str]:
-        """The parameters that filter, without empty ones."""
+        """The query parameters that filter settings, without empty ones."""
         return without_empty({"q": self.q, "origin": self.origin, "changes": self.changes})
 
     def matches(self, setting: SettingView) -> bool:
-        """Tell whether a setting passes the filter; the setting with the open form field always does."""
+        """Tell whether a setting passes the filter; the setting that is being edited always passes."""
         texts = f"{setting.key} {setting.description} {setting.variable}".casefold()
         return setting.key == self.edit or (
             self.origin in ("", setting.origin)
@@ -64,13 +64,13 @@ def show_settings(request: Request, query: Annotated[SettingsQuery, Query()]) ->
 
 @router.post("/change")
 def change_setting(request: Request, parts: Parts, form: Annotated[SettingForm, Form()]) -> Response:
-    """Set a setting and redirect to it; an error is shown beside its field, with the entered text."""
+    """Change a setting and redirect to it; an error is shown beside the setting's field, with the entered text."""
     return _change_setting(request, form, lambda: _parse_value(parts.settings.page(), form))
 
 
 @router.post("/reset")
 def reset_setting(request: Request, form: Annotated[SettingForm, Form()]) -> Response:
-    """Remove the value of a setting that was set while Maestro ran, and redirect to the setting."""
+    """Reset a setting that was changed while Maestro ran, and redirect to the setting."""
     return _change_setting(request, form, lambda: None)
 
 
@@ -84,7 +84,7 @@ def _change_setting(request: Request, form: SettingForm, value: Callable[[], Jso
 
 
 def _parse_value(page: SettingsPage, form: SettingForm) -> JsonValue:
-    """Return the entered text as a JSON value; the operation refuses settings that need a restart."""
+    """Return the entered text as a JSON value, or as it is for a setting that the operation will refuse."""
     setting = next((setting for setting in page.items if setting.key == form.key), None)
     if setting is None:
         raise InvalidEdit("this setting does not exist; reload the page")
@@ -123,7 +123,7 @@ def _render_page(
 
 
 def _group_by_section(settings: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:
-    """Group settings by section; a setting without a section is in the first one, ``general``."""
+    """Group settings by section; settings without a section come first, in the group ``general``."""
 
     def section(setting: SettingView) -> str:
         name, dot, _ = setting.key.partition(".")

@@ -26,7 +26,7 @@ NOTICES = {
     "disabled": "The skill is disabled: no message triggers it until it is enabled.",
     "removed": "The skill's file was deleted.",
 }
-"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
+"""Notices after a completed form; the page's address holds only their keys, so that it cannot inject a text."""
 EXAMPLE = """---
 slug: tea
 name: Making tea
@@ -52,7 +52,7 @@ router.routes.extend(
 
 
 class TrialForm(BaseModel):
-    """A message with which to test the triggers of skills, and the agent."""
+    """The form that tests which skills a message would trigger, optionally for one agent."""
 
     message: str = ""
     agent: str = ""
@@ -60,13 +60,13 @@ class TrialForm(BaseModel):
 
 @router.get("")
 def show_skills(request: Request, done: str = "") -> HTMLResponse:
-    """List the skills by slug, and the invalid files."""
+    """List the skills by slug, and the invalid skill files."""
     return _list_page(request, notice=NOTICES.get(done, ""))
 
 
 @router.post("/try", openapi_extra=FOR_VIEWERS)
 def try_message(request: Request, parts: Parts, form: Annotated[TrialForm, Form()]) -> Response:
-    """Show which skills a message would trigger, and why not the others, without calling a model."""
+    """Show which skills a message would trigger, and why the others would not; no model is called."""
     return submit(
         lambda: parts.skills.trial(read(SkillTrialRequest, form.model_dump())),
         lambda result: _list_page(request, form, result),
@@ -82,7 +82,7 @@ def show_new_skill(request: Request) -> HTMLResponse:
 
 @router.post("")
 def add_skill(request: Request, parts: Parts, text: FormText = "") -> Response:
-    """Add a skill file to the folder, and redirect to its page; an error is shown above the form."""
+    """Add a skill file to the folder, and redirect to the skill's page; an error is shown above the form."""
     return submit(
         lambda: parts.skills.add(_file_content(text), OPERATOR),
         _show_added,

@@ -25,16 +25,16 @@ LEFT, RIGHT, TOP, BOTTOM = 72, 8, 10, 26
 STEPS = 4
 """Approximate number of horizontal lines in a plot."""
 COLOURS = 6
-"""Number of colours that people can distinguish; further series are added up in the last one."""
+"""The number of colours that people can distinguish; the smallest series are added up in the last colour."""
 OTHERS = "others"
 DAY, YEAR = len("2026-11-20"), len("2026-")
-"""Length of a date, and of its year with the hyphen, which labels leave out."""
+"""The characters of a date, and of the year and hyphen at its start, which the labels of days leave out."""
 EDGE = 22
-"""Minimum distance from the middle of a label to the right edge."""
+"""The minimum distance from the middle of a label to the right edge of the plot, in SVG units."""
 DETAILED_COLUMNS = 48
-"""Up to this many columns, the text of a column lists its series; with more, only the sum, for a small page."""
+"""In plots with more columns, the text of a column gives only the sum of its series, for a small page."""
 GAP = 0.25
-"""The share of a column's width that stays empty."""
+"""The empty part of a column's width, from 0 to 1."""
 
 FormatValue = Callable[[float], str]
 
@@ -48,9 +48,9 @@ JOB_FILTERS = ("since", "until", "agent", "client", "platform")
 ROWS = 31
 """The most rows of a table; the CSV file has all."""
 MOST_DAYS = 120
-"""Days up to which a column of a plot is a day; above, it is a month."""
+"""In plots of periods up to this many days, a column is one day; in plots of longer periods, one month."""
 MOST_MONTH_DAYS = 3_650
-"""Days up to which a column is at most a month; above, it is a year."""
+"""In plots of periods with more days than this, a column is one year."""
 MONTH_CHARS, YEAR_CHARS = len("2026-11"), len("2026")
 NOBODY = "nobody"
 
@@ -63,7 +63,7 @@ audit_router = APIRouter(route_class=PasswordRoute, include_in_schema=False, pre
 
 @dataclass(frozen=True)
 class PlotSeries:
-    """A series of a plot, with its value in each column."""
+    """A data series of a plot, with one value per column."""
 
     label: str
     values: tuple[float, ...]
@@ -71,7 +71,7 @@ class PlotSeries:
 
 @dataclass(frozen=True)
 class PlotColumn:
-    """The area of a column that shows a text under the pointer, and the text."""
+    """The area of a plot column, and the text that appears while the pointer is over the area."""
 
     x: float
     width: float
@@ -104,16 +104,16 @@ class Plot:
 
 
 def largest_series(names: Sequence[str], values: Mapping[tuple[str, str], float]) -> tuple[PlotSeries, ...]:
-    """Return the largest series, and all others as one.
+    """Return the series with the largest totals, and all other series added up as one.
 
-    ``values`` are by column and label. A series without a value above zero is left out.
+    ``values`` are by column name and series label. A series without a value above zero is left out.
     """
     totals: defaultdict[str, float] = defaultdict(float)
     for (_, label), value in values.items():
         totals[label] += value
     ranked = sorted((label for label, total in totals.items() if total > 0), key=lambda label: (-totals[label], label))
     own = ranked if len(ranked) <= COLOURS else ranked[: COLOURS - 1]
-    # Pairs of series and label, because an agent may have the same name as the series of all others.
+    # Not a dict by label, because an agent may have the same name as the series of all others.
     groups = [(label, [label]) for label in own]
     if len(own) < len(ranked):
         groups.append((OTHERS, ranked[len(own) :]))
@@ -124,7 +124,7 @@ def largest_series(names: Sequence[str], values: Mapping[tuple[str, str], float]
 
 
 def stacked_plot(names: Sequence[str], series: Sequence[PlotSeries], format_value: FormatValue) -> Plot:
-    """Return a plot of stacked columns, one column for each name."""
+    """Return a plot of stacked columns, one column for each of ``names``."""
     scale = axis_values(
         max((sum(column) for column in zip(*(part.values for part in series), strict=True)), default=0.0)
     )
@@ -158,7 +158,7 @@ def axis_values(most: float) -> tuple[float, ...]:
 
 
 def _draw_bars(values: Sequence[float], floors: Sequence[float], most: float, step: float) -> str:
-    """Return the bars of one series as an SVG path; ``floors`` are the sums of the series below it."""
+    """Return the bars of one series as an SVG path; ``floors`` are the values at which the bars begin."""
     width, bars = round(step * (1 - GAP), 1), []
     for index, (value, floor) in enumerate(zip(values, floors, strict=True)):
         if value > 0:
@@ -237,12 +237,12 @@ def _read_usage(parts: ApiParts, by: UsageBy, query: UsageFilter) -> Mapping[str
 
 
 def most_used_budgets(budgets: BudgetPage) -> Sequence[BudgetView]:
-    """Return the budget of the day first, then those of which the largest share is used."""
+    """Return the budget of the whole day first, then the other budgets, the most used (in per cent) first."""
     return sorted(budgets.items, key=lambda budget: (budget.scope is not BudgetScope.DAY, -budget.share))[:ROWS]
 
 
 def describe_change(now: float, before: float) -> str:
-    """Return the change from the previous period in words, such as ``20% more``."""
+    """Return in words how a value changed from the previous period, such as ``20% more``."""
     if not before:
         return "nothing before" if now else "unchanged"
     share = now / before - 1
@@ -252,7 +252,7 @@ def describe_change(now: float, before: float) -> str:
 
 
 def plot_columns(period: Period) -> tuple[Sequence[str], int]:
-    """Return the names of a plot's columns, and how many first characters of a date name its column."""
+    """Return the names of a plot's columns, and how many characters of a date name the date's column."""
     if period.days > MOST_MONTH_DAYS:
         return [str(year) for year in range(period.since.year, period.until.year + 1)], YEAR_CHARS
     days = [str(period.since + timedelta(days=number)) for number in range(period.days)]
@@ -269,7 +269,7 @@ def _plot_costs(period: Period, usage: Sequence[UsagePart]) -> Plot:
 
 
 def _plot_tokens(period: Period, days: Sequence[UsageSum]) -> Plot:
-    """Plot the input tokens that caches did not and did serve, and the output tokens."""
+    """Plot the input tokens that no cache served, the input tokens from caches, and the output tokens."""
     names, chars = plot_columns(period)
     values: defaultdict[tuple[str, str], float] = defaultdict(float)
     for day in days:
@@ -289,7 +289,7 @@ def format_amount(count: float) -> str:
 
 
 def _export_address(query: UsageFilter, path: str, more: Mapping[str, object]) -> str:
-    """Return the address of a CSV file with the filters of the page."""
+    """Return the address that downloads a CSV file with the page's filters."""
     names = JOB_FILTERS if path.endswith("latency.csv") else FILTERS
     return address(path, {**query.model_dump(mode="json", include=set(names), exclude_none=True), **more})
 

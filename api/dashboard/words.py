@@ -8,7 +8,7 @@ _WITHIN = (1_000_000, 24, 60, 60)
 
 
 def far(moment: datetime, now: datetime) -> str:
-    """Return the distance to a moment as text, such as ``5 min ago`` or ``in 2 h``, as static/times.js does."""
+    """Return the time until or since a moment, such as ``5 min ago`` or ``in 2 h``, as static/times.js does."""
     seconds = round((moment - now).total_seconds())
     if not seconds:
         return "now"
@@ -18,7 +18,7 @@ def far(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """Return a moment as date and time to the second, in UTC."""
+    """Return a time as date and time of day to the second, in UTC."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -52,5 +52,5 @@ def money(dollars: float | None) -> str:
 
 
 def number(count: int | float | None) -> str:
-    """Return an amount with thousands separators; a dash for None."""
+    """Return a number with thousands separators; a dash for None."""
     return "–" if count is None else f"{count:,}"

@@ -20,11 +20,11 @@ BATCH_RESPONSES: dict[int | str, dict[str, Any]] = {
     status.HTTP_200_OK: {"model": BatchPreview, "description": "The preview of a dry run"},
     status.HTTP_202_ACCEPTED: {"model": BatchView, "description": "The batch, which runs in the background"},
 }
-"""The OpenAPI responses of a request for a batch."""
+"""The OpenAPI responses of a route that begins or previews a batch."""
 
 
 class BulkReplay(JobSelection):
-    """The jobs to replay, and the mode; with ``dryRun`` the response is a preview, and nothing is changed.
+    """The jobs to replay and the replay mode; with ``dryRun`` the response is a preview, and nothing is changed.
 
     ``edits`` are allowed only with the mode ``restart``.
     """
@@ -52,14 +52,14 @@ batches.serve_operation("GET", "/errors", BatchOperations.errors, "group_errors"
 
 @batches.post("/replay", responses=BATCH_RESPONSES, response_model=None)
 def replay_jobs(parts: Parts, bulk: BulkReplay, response: Response) -> BatchPreview | BatchView:
-    """Replay many jobs; 409 if the number of matching jobs is not ``expected``."""
+    """Replay many jobs as a batch; 409 if the number of matching jobs is not ``expected``."""
     selection = bulk.model_dump(exclude={"mode", "dry_run"}, exclude_unset=True)
     return _begin_batch(parts, BatchRequest(action=BatchAction(bulk.mode), **selection), response, dry_run=bulk.dry_run)
 
 
 @batches.post("/cancel", responses=BATCH_RESPONSES, response_model=None)
 def cancel_jobs(parts: Parts, bulk: BulkCancel, response: Response) -> BatchPreview | BatchView:
-    """Cancel many open jobs; 409 if the number of matching jobs is not ``expected``."""
+    """Cancel many open jobs as a batch; 409 if the number of matching jobs is not ``expected``."""
     selection = bulk.model_dump(exclude={"dry_run"}, exclude_unset=True)
     return _begin_batch(parts, BatchRequest(action=BatchAction.CANCEL, **selection), response, dry_run=bulk.dry_run)
 
@@ -78,11 +78,12 @@ def _begin_batch(parts: Parts, request: BatchRequest, response: Response, *, dry
 
 
 class Replay(Value):
-    """The mode of a replay and its edits.
+    """The mode and the edits of a replay.
 
-    ``resume`` continues at the failed step with all results so far, ``restart`` starts from the beginning as a new job,
-    and ``what-if`` only shows the answer that would be given now. Without ``edits`` a new job takes over the edits of
-    the old one; with ``{}`` it has none. A ``preview`` only returns the steps, the cost and the repeated effects.
+    ``resume`` continues at the failed step with all results so far. ``restart`` starts from the beginning as a new job.
+    ``what-if`` only shows the answer that would be given now. Without ``edits`` a new job takes over the edits of the
+    old job; with ``{}`` it has none. With ``preview`` the response is only the steps, the cost and the repeated
+    effects.
     """
 
     mode: ReplayMode
@@ -99,7 +100,7 @@ jobs.serve_operation("GET", "/{job_id}/calls/{call_id}/prompt", JobOperations.pr
 
 @jobs.post("/{job_id}/replay")
 async def replay_job(parts: Parts, job_id: str, replay: Replay) -> ReplayReference | ReplayPreview:
-    """Replay an ended job; 409 when its state does not allow that, which a preview says in ``problem``."""
+    """Replay an ended job; 409 when the job's state does not allow it, a reason that a preview has in ``problem``."""
     if replay.preview:
         return await asyncio.to_thread(parts.jobs.preview, job_id, replay.mode, replay.edits)
     return ReplayReference(id=await parts.jobs.replay(job_id, replay.mode, OPERATOR, replay.edits))

@@ -20,7 +20,7 @@ Export = Callable[[ConversationDetail, Iterable[MessageView]], Iterator[str]]
 
 TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8"}
 MARKDOWN = {"requestBody": {"required": True, "content": {"text/markdown": {"schema": {"type": "string"}}}}}
-"""The OpenAPI request body: the text of the file, whatever media type the client states."""
+"""The OpenAPI request body: the text of the skill file; the media type in the request is ignored."""
 
 conversations = OperationAPIRouter("conversations")
 conversations.serve_operation("GET", "", ConversationOperations.list, "list_conversations")
@@ -62,7 +62,7 @@ def download_response(parts: ApiParts, conversation_id: int, export: Export, end
 
 
 def _all_messages(parts: ApiParts, conversation_id: int) -> Iterator[MessageView]:
-    """Yield all messages, page by page, so that a slow reader does not occupy a connection to the store."""
+    """Yield all messages of a conversation, page by page, so that a slow reader occupies no store connection."""
     cursor: str | None = "0"
     while cursor is not None:
         page = parts.conversations.messages(conversation_id, MOST, int(cursor))
@@ -96,7 +96,7 @@ async def _read_body(request: Request) -> bytes:
 
 @skills.post("", status_code=HTTPStatus.CREATED, openapi_extra=MARKDOWN)
 def add_skill(parts: Parts, body: Annotated[bytes, Depends(_read_body)], replace: bool = False) -> SkillDetail:
-    """Put a skill, as Markdown with front matter, into the folder; 409 if its slug is taken, without ``replace``."""
+    """Add a skill file (Markdown with front matter) to the folder; 409 for a taken slug, unless ``replace`` is true."""
     return parts.skills.add(body, OPERATOR, replace=replace)
 
 
@@ -105,7 +105,7 @@ skills.serve_operation("POST", "/try", SkillOperations.trial, "try_message")
 
 @skills.get("/{slug}/text", response_class=PlainTextResponse, responses=file_responses("text/markdown", "The file"))
 def show_text(parts: Parts, slug: str) -> PlainTextResponse:
-    """Return the file of a skill, with its front matter; 409 if this process cannot read the file."""
+    """Return the file of a skill, including its front matter; 409 if the file cannot be read."""
     return PlainTextResponse(parts.skills.text(slug), media_type="text/markdown")
 
 

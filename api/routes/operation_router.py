@@ -1,4 +1,4 @@
-"""REST routes generated from operations, with the operation's parameters, response model and description."""
+"""Generates REST routes from operations: parameters, response model and description are the operation's."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -16,15 +16,15 @@ ACTOR = "actor"
 
 
 def file_responses(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI response of a download."""
+    """Return the OpenAPI description of a download's response."""
     return {200: {"content": {media_type: {"schema": {"type": "string"}}}, "description": description}}
 
 
 class OperationAPIRouter(APIRouter):
     """The routes of the operations in the field ``noun`` of ``ApiParts``.
 
-    The paths begin with ``/api/`` and the noun, or with ``prefix``; the OpenAPI group is the noun, or ``tag``. A route
-    that needs more than the parameters and the view of its operation is declared as with any ``APIRouter``.
+    The paths begin with ``prefix``, by default ``/api/`` and the OpenAPI group; the group is ``tag``, by default the
+    noun. A route that needs more than its operation's parameters and view is declared as with any ``APIRouter``.
     """
 
     def __init__(self, noun: str, *, tag: str = "", prefix: str = "") -> None:
@@ -35,7 +35,7 @@ class OperationAPIRouter(APIRouter):
     def serve_operation(
         self, method: str, path: str, operation: Callable[..., Any], name: str, status: HTTPStatus | None = None
     ) -> None:
-        """Serve an operation; the status is 201 for an addition and 204 without a result, unless ``status`` is set.
+        """Add an operation's route; by default the status is 201 for an addition, and 204 without a result.
 
         A viewer may use every operation without the parameter ``actor``, because such an operation changes nothing.
         """
@@ -78,7 +78,7 @@ def create_endpoint(
 
 
 def endpoint_parameter(parameter: Parameter, method: str) -> Parameter:
-    """Return a parameter for FastAPI; with GET, each field of a model becomes a query parameter."""
+    """Return an operation's parameter for FastAPI; with GET, each field of a model becomes a query parameter."""
     kind = parameter.annotation
     if method == "GET" and isinstance(kind, type) and issubclass(kind, BaseModel):
         kind = Annotated[kind, Query()]

@@ -41,7 +41,7 @@ tokens.serve_operation("POST", "", TokenOperations.add, "make_token")
 
 @tokens.delete("/{token_id}", status_code=HTTPStatus.NO_CONTENT)
 def revoke_token(parts: Parts, slug: str, token_id: Number) -> None:
-    """Revoke a token; the next request with it is refused."""
+    """Revoke a token of an agent; Maestro then refuses every request with the token."""
     parts.tokens.revoke(slug, token_id, OPERATOR)
 
 
@@ -95,7 +95,7 @@ audit.serve_operation("GET", "/audit", AuditOperations.list, "list_audit")
 
 @audit.get("/audit.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
 def export_audit(parts: Parts, query: Annotated[AuditFilter, Query()]) -> StreamingResponse:
-    """Export the newest 100,000 matching entries as CSV, newest first; spreadsheets read no text in it as a formula."""
+    """Export the matching audit entries as CSV, newest first, at most 100,000; no cell is read as a formula."""
     return _csv_file("audit.csv", parts.audit.export(query))
 
 
@@ -105,7 +105,7 @@ usage.serve_operation("GET", "/usage", UsageOperations.show, "show_usage")
 
 @usage.get("/usage.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
 def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> StreamingResponse:
-    """Export up to 100,000 sums of usage as CSV; spreadsheets read no text in it as a formula."""
+    """Export sums of usage as CSV, at most 100,000; spreadsheets read no cell as a formula."""
     return _csv_file(f"usage-by-{table.by}.csv", parts.usage.export(table))
 
 
@@ -114,7 +114,7 @@ usage.serve_operation("GET", "/usage/latency", UsageOperations.latency, "show_la
 
 @usage.get("/usage/latency.csv", response_class=StreamingResponse, responses=file_responses("text/csv", "The table"))
 def export_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> StreamingResponse:
-    """Export the latencies as CSV: first those of all days together, without a day, then those of each day."""
+    """Export step latencies as CSV: first those of all days together, with an empty day, then those of each day."""
     return _csv_file("latency.csv", parts.usage.export_latency(query))
 
 
@@ -159,10 +159,10 @@ endpoint = APIRouter(route_class=SignatureRoute, tags=["webhooks"])
 
 @endpoint.post("/hooks/{path}", status_code=HTTPStatus.ACCEPTED)
 def deliver(request: Request, parts: Parts, path: str) -> DeliveryResult:
-    """Accept a signed delivery; the response names the job, which is committed by then.
+    """Accept a signed webhook delivery; the response names the job, which is stored by then.
 
-    A repeated delivery gets the same response, with ``duplicate``. 401 for a signature that is missing, wrong, too old
-    or already used, 404 for an unknown or disabled path, 413, 429 and 503 with ``Retry-After``.
+    A repeated delivery gets the same response, with ``duplicate``. 401 for a missing, wrong, old or reused signature,
+    404 for an unknown or disabled path, 413 for a large body, 429 and 503 with ``Retry-After``.
     """
     del path  # FastAPI needs the path parameter in the signature; the guard has already used it
     delivery = signed_request(request)

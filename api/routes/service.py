@@ -1,4 +1,4 @@
-"""REST routes of health, metrics, settings, the description, tickets (docs/decisions.md: web identity) and chat."""
+"""REST routes of health, metrics, settings, API description, tickets (docs/decisions.md: web identity) and chat."""
 
 import asyncio
 import re
@@ -71,7 +71,7 @@ async def metrics(parts: Parts) -> Response:
 
 @description.get("/api/openapi.json")
 async def openapi(request: Request) -> Mapping[str, Any]:
-    """Return the description of this API in OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document of this API."""
     described = request.app.openapi()
     return {**described, "components": {**described.get("components", {}), "securitySchemes": SCHEMES}}
 
@@ -86,7 +86,7 @@ def show_settings(parts: Parts, response: Response) -> SettingsPage:
 def change_settings(
     parts: Parts, response: Response, changes: SettingValues, if_match: Annotated[str | None, Header()] = None
 ) -> SettingsPage:
-    """Set values while Maestro runs, all or none; every process applies them within a second.
+    """Change settings while Maestro runs, all or none; every process applies them within a second.
 
     400 for an invalid value, 409 for a setting that needs a restart.
     """
@@ -111,7 +111,7 @@ def _add_version_tag(page: SettingsPage, response: Response) -> SettingsPage:
 
 
 class Ticket(Value):
-    """A ticket that authenticates one web socket connection, valid for 60 seconds."""
+    """A ticket that authenticates one web socket connection; it is valid for 60 seconds."""
 
     ticket: str
 
@@ -126,7 +126,7 @@ def add_ticket(parts: Parts) -> Ticket:
 
 
 class NewPost(Value):
-    """A person's post in the agent chat; other fields are ignored, and the author is always ``@human``."""
+    """A person's new post in the agent chat; other fields are ignored, and the author is always ``@human``."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -141,7 +141,7 @@ class PostedView(Value):
 
 
 class ChatQuery(Value):
-    """The number of the newest posts to list, ``limit``; without it, all posts of the session."""
+    """Which posts to list: the newest ``limit`` posts, or all posts of the session."""
 
     limit: int | None = Field(default=None, ge=1, le=100_000)
 
@@ -154,7 +154,7 @@ def post(parts: Parts, new: NewPost) -> PostedView:
 
 @chat.get("", response_model=list[Post])
 def list_posts(request: Request, parts: Parts, query: Annotated[ChatQuery, Query()]) -> Response:
-    """List the posts of this session, oldest first; 304 if If-None-Match shows that there is no new post."""
+    """List the posts of the open session, oldest first; 304 if If-None-Match shows that there is no new post."""
     service = require_chat(parts).service
     tag = f'"{service.read_version()}-{query.limit or "all"}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}

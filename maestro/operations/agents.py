@@ -21,9 +21,7 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
 from maestro.operations.inputs import LIMIT, Limit, RowCursor, RowId, StoreOperations
 
-Reason = Annotated[
-    str, Field(max_length=MAX_REASON, description="The reason for the change, shown in the history of the agent.")
-]
+Reason = Annotated[str, Field(max_length=MAX_REASON, description="The reason, shown in the agent's history.")]
 
 
 class AgentOperations(StoreOperations):

@@ -20,7 +20,7 @@ from maestro.domain.values import read
 OWN = "own"
 """The form value that selects the agent's own list instead of the installation's setting."""
 LISTS = {"tools": "tools_of", "skills": "skills_of", "allow_users": "allow_users_of"}
-"""The lists that an agent may override, each with the form field that says whether it does."""
+"""The list fields of an agent, each with the form field that says whether the agent has its own list."""
 TEXT_FIELDS = ("role", "description", "model", "client")
 LINES = {name: field for name, field in AgentFields.model_fields.items() if field.title}
 """The agent fields that the form shows as one line of text each, in this order."""
@@ -40,13 +40,13 @@ NOTICES = {
     "freed": "The channel was unbound.",
     "rolled": "The agent was rolled back to that version. It applies from the next message on.",
 }
-"""Notices after a completed form, by the word in the page's address; text from the address is never shown."""
+"""Notices after a completed form; the page's address holds only their keys, so that it cannot inject a text."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 class AgentForm(BaseModel, extra="allow"):
-    """The form of an agent, as texts that the operation validates; the fields of ``LINES`` are not declared here."""
+    """The form of an agent, as entered; the operation validates it. The fields in ``LINES`` are extra fields."""
 
     slug: str = ""
     role: str = "assistant"
@@ -69,11 +69,11 @@ class AgentForm(BaseModel, extra="allow"):
     force: bool = False
 
     def line(self, name: str) -> str:
-        """Return the text of a one-line field, which ``LINES`` lists."""
+        """Return the entered text of a field in ``LINES``."""
         return str((self.model_extra or {}).get(name, ""))
 
     def fields(self) -> dict[str, object]:
-        """Return the fields of an agent except its status; an empty field means the installation's setting."""
+        """Return the agent's fields except the status; an empty field stands for the installation's setting."""
         return {
             **{name: getattr(self, name).strip() for name in TEXT_FIELDS},
             **{name: self.line(name).strip() for name in LINES},
@@ -88,7 +88,7 @@ class AgentForm(BaseModel, extra="allow"):
 
 
 def form_of_agent(agent: AgentDetail) -> AgentForm:
-    """Return the form that changes an agent, filled with its values."""
+    """Return the form that edits an agent, filled with the agent's present values."""
     lists = {name: getattr(agent, name) for name in LISTS}
     return AgentForm(
         slug=agent.slug,
@@ -188,7 +188,7 @@ class ChannelForm(BaseModel):
 
 @router.get(f"{AGENT_PAGE}/{{slug}}")
 def show_agent(request: Request, slug: str) -> HTMLResponse:
-    """Show an agent."""
+    """Show the page of an agent."""
     return _render_page(request, slug)
 
 
@@ -211,7 +211,7 @@ def change_agent_status(
     reason: FormText = "",
     force: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Pause, resume or archive an agent."""
+    """Pause, resume or archive an agent, and redirect to its page."""
     change = AgentChange(status=status, force=force)
     return submit(
         lambda: request_parts(request).agents.change(slug, change, OPERATOR, edit_reason(reason)),
@@ -232,7 +232,7 @@ def purge_agent(request: Request, parts: Parts, slug: str, force: Annotated[bool
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels")
 def bind_channel(request: Request, parts: Parts, slug: str, channel: Annotated[ChannelForm, Form()]) -> Response:
-    """Bind a channel to an agent."""
+    """Bind a channel to an agent, and redirect to the agent's page."""
     return submit(
         lambda: parts.bindings.add(read(BoundChannel, {**channel.fields(), "agent": slug}), OPERATOR),
         lambda _: redirect_to_page(f"{AGENT_PAGE}/{slug}", done="bound"),
@@ -242,7 +242,7 @@ def bind_channel(request: Request, parts: Parts, slug: str, channel: Annotated[C
 
 @router.post(f"{AGENT_PAGE}/{{slug}}/channels/remove")
 def unbind_channel(request: Request, parts: Parts, slug: str, number: FormRow) -> Response:
-    """Remove the binding of a channel to an agent."""
+    """Remove the binding of a channel to an agent, and redirect to the agent's page."""
     return submit(
         lambda: parts.bindings.remove(number, OPERATOR),
         lambda _: redirect_to_page(f"{AGENT_PAGE}/{slug}", done="freed"),

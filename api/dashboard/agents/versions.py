@@ -27,7 +27,7 @@ TOKENS = 40
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 QueryRow = Annotated[int | None, Query(ge=1, le=LARGEST)]
-"""A row number as a query parameter."""
+"""The id of a table row, as a query parameter."""
 
 
 @router.get(HISTORY_PAGE)
@@ -43,7 +43,7 @@ def show_history(request: Request, parts: Parts, slug: str, cursor: QueryRow = N
 
 @router.get(f"{HISTORY_PAGE}/{{number}}")
 def show_version(request: Request, slug: str, number: Number, against: QueryRow = None) -> HTMLResponse:
-    """Show the changes of a version, or its differences from the version ``against``."""
+    """Show what a version of an agent changed, or how it differs from the version ``against``."""
     return _version_page(request, slug, number, against)
 
 
@@ -51,7 +51,7 @@ def show_version(request: Request, slug: str, number: Number, against: QueryRow 
 def roll_back(
     request: Request, slug: str, number: Number, reason: FormText = "", force: Annotated[bool, Form()] = False
 ) -> Response:
-    """Create a new version with the content of an earlier one, and redirect to the agent."""
+    """Create a new version of an agent with the content of an earlier version, and redirect to the agent."""
     rollback = Rollback(version=number, reason=edit_reason(reason), force=force)
     return submit(
         lambda: request_parts(request).agents.roll_back(slug, rollback, OPERATOR),
@@ -81,7 +81,7 @@ def _version_page(
 
 @dataclass(frozen=True)
 class _TokenFormState:
-    """The selected agent, the entered text of the form, and the new token or the error."""
+    """The state of the token form: the selected agent, the entered name, and the new token or the error."""
 
     agent: str = ""
     name: str = ""
@@ -91,13 +91,13 @@ class _TokenFormState:
 
 @router.get(TOKENS_PAGE)
 def show_tokens(request: Request, agent: str = "", cursor: QueryRow = None) -> HTMLResponse:
-    """List the active tokens, with the form that creates one; ``agent`` is preselected."""
+    """List the valid tokens of all agents, with a form that creates one; ``agent`` is selected in the form."""
     return _tokens_page(request, _TokenFormState(agent), before=cursor)
 
 
 @router.post(TOKENS_PAGE)
 def add_token(request: Request, parts: Parts, agent: FormText = "", name: FormText = "") -> Response:
-    """Create a token and show it once; an error is shown on the page."""
+    """Create a token for an agent and show it once; an error is shown on the page."""
     return submit(
         lambda: parts.tokens.add(agent, read(NewToken, {"name": name.strip()}), OPERATOR),
         lambda made: _tokens_page(request, _TokenFormState(agent, made=made)),
@@ -107,7 +107,7 @@ def add_token(request: Request, parts: Parts, agent: FormText = "", name: FormTe
 
 @router.post(f"{TOKENS_PAGE}/revoke")
 def revoke_token(request: Request, parts: Parts, agent: FormText, number: FormRow) -> Response:
-    """Revoke a token, and redirect to the list."""
+    """Revoke a token of an agent, and redirect to the list."""
     return submit(
         lambda: parts.tokens.revoke(agent, number, OPERATOR),
         lambda _: redirect_to_page(TOKENS_PAGE),

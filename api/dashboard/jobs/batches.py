@@ -22,7 +22,7 @@ PAGE_SIZE = 20
 """The most batches on one page."""
 BUSY_REFRESH_MS = 1_000
 IDLE_REFRESH_MS = 5_000
-"""Milliseconds between two refreshes, while a batch runs, and while none does."""
+"""Milliseconds between two refreshes of the page: BUSY while a batch runs, else IDLE."""
 WITH_EDITS = "edit"
 """The action of the button that opens the form for the edits of a restart."""
 UNREADABLE = "the selection of jobs cannot be read; go back to the list and select the jobs again"
@@ -31,10 +31,10 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 class JobSelectionForm(BaseModel):
-    """The form that selects jobs, and an action on them.
+    """The form that selects jobs, and the action on each of them.
 
-    With ``all`` the jobs that match ``filter``, a JSON object; else those with the ``ids``, which may be separated by
-    blanks. ``expected`` is the number of jobs that the page showed.
+    With ``all``, the jobs that match ``filter`` (a JSON object) are selected, else those with ``ids``; blanks may
+    separate several ids. ``expected`` is the number of jobs that the page showed.
     """
 
     action: str = ""
@@ -53,7 +53,7 @@ class JobSelectionForm(BaseModel):
 
     @property
     def kind(self) -> str:
-        """The action on each job: resume, restart or cancel."""
+        """The action of the batch: resume, restart or cancel."""
         return BatchAction.RESTART if self.action == WITH_EDITS else self.action
 
     @property
@@ -76,7 +76,7 @@ class JobSelectionForm(BaseModel):
         return read(BatchRequest, fields)
 
     def origin(self) -> str:
-        """The address of the job list in which the jobs were selected."""
+        """Return the address of the job list in which the jobs were selected."""
         try:
             return job_list_address(read(JobFilter, parse_object(self.filter, UNREADABLE)))
         except InvalidEdit:
@@ -94,7 +94,7 @@ def preview_batch(request: Request, form: SelectionForm) -> HTMLResponse:
 
 @router.post("/replay")
 def begin_batch(request: Request, parts: Parts, form: SelectionForm) -> Response:
-    """Start a batch and redirect to it; an error is shown beside a new preview."""
+    """Start a batch and redirect to its page; after an error, show the preview again with the error."""
     return submit(
         lambda: parts.batches.begin(form.request(), OPERATOR),
         lambda batch: redirect_to_page(f"{BATCHES}/{batch.id}"),
@@ -128,7 +128,7 @@ def show_batch(request: Request, batch_id: str, state: str = "", cursor: str = "
 
 @router.post("/batches/{batch_id}/stop")
 def stop_batch(request: Request, parts: Parts, batch_id: str) -> Response:
-    """Let a batch start no further jobs, and redirect to it."""
+    """Stop a batch, so that no further job begins, and redirect to the batch's page."""
     return submit(
         lambda: parts.batches.stop(batch_id, OPERATOR),
         lambda _: redirect_to_page(f"{BATCHES}/{batch_id}"),
@@ -141,7 +141,7 @@ def _refresh_ms(*batches: BatchView) -> int:
 
 
 def _confirmation_page(request: Request, form: JobSelectionForm, problem: MaestroError | None = None) -> HTMLResponse:
-    """Return a preview of the batch, with the error that refused the batch or makes it impossible."""
+    """Return the preview of a batch, with ``problem`` or the error that makes the batch impossible."""
     parts, forecast = request_parts(request), None
     try:
         forecast = parts.batches.forecast(form.request())
@@ -157,7 +157,7 @@ def _confirmation_page(request: Request, form: JobSelectionForm, problem: Maestr
 def _batch_page(
     request: Request, batch_id: str, filters: Mapping[str, str], problem: MaestroError | None = None
 ) -> HTMLResponse:
-    """Return the page of a batch with its items, those in one ``state`` if given, from a ``cursor`` on."""
+    """Return the page of a batch; ``filters`` hold the state of the listed jobs and the cursor, or empty texts."""
     states = [filters["state"]] if filters["state"] else []
     query, invalid = read_query(ItemQuery, {**filters, "state": states})
     query, problem = query.model_copy(update={"limit": 100}), problem or invalid

@@ -28,23 +28,23 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/queue/{job_id}"
 LONG = 6_000
-"""Characters of one message that the page of a prompt shows."""
+"""The most characters of one message on the page of a prompt."""
 TOTAL_CHARS = 100_000
-"""Characters of all messages together that the page of a prompt shows: of a long conversation, less of each."""
+"""The most characters of all messages on the page of a prompt; above it, each message is cut shorter."""
 LEAST = 200
-"""Characters that the page of a prompt shows of each message in any case."""
+"""Characters to which each message on the page of a prompt may always extend."""
 STEPS = 100
-"""Steps that the page of a job shows; a job that waited days for an account has hundreds of workflow runs."""
+"""The most steps on the page of a job; after days of waiting, a job has hundreds of workflow runs."""
 FOLDED = 1_200
-"""Characters above which the page shows a message of a prompt folded."""
+"""The page of a prompt folds each message with more characters than this."""
 POSITIONS = {START_STEP: "From the beginning, as a new job", END_STEP: "No step is left; the job is only closed"}
-"""How the page describes the start of a replay that does not begin at a step."""
+"""The words for the start of a replay that does not begin at a step of the job."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
 
 class TextExcerpt(NamedTuple):
-    """A whole text, or its beginning; ``more`` is the number of characters left out."""
+    """A text or the beginning of a text; ``more`` is the number of characters left out."""
 
     text: str
     more: int = 0
@@ -52,7 +52,7 @@ class TextExcerpt(NamedTuple):
 
 @dataclass(frozen=True)
 class OriginalJob:
-    """The answer and the actions of the original job, for the page of its what-if."""
+    """The original job of a what-if, with its answer and actions, which the page of the what-if shows."""
 
     id: str
     answer: RecordedAnswer | None
@@ -61,7 +61,7 @@ class OriginalJob:
 
 @dataclass(frozen=True)
 class JobContent:
-    """The content of the page of a job."""
+    """Everything that the page of a job shows."""
 
     job: JobDetail
     row: Job
@@ -74,11 +74,11 @@ class JobContent:
 
     @property
     def runs(self) -> Sequence[RunTimeline]:
-        """The workflow runs to show: the newest, or all if requested."""
+        """The workflow runs to show: the newest ones, or all if the address asks for all."""
         return self.timeline.runs if self.all_runs else self.timeline.newest_runs(STEPS)
 
     def text(self, name: str, text: str) -> TextExcerpt:
-        """Return a text of the job, in full if the address asks for it by this name."""
+        """Return an excerpt of a text of the job, or the full text if the address names it in ``whole``."""
         return excerpt(text, None if self.whole == name else 600)
 
     @property
@@ -117,7 +117,7 @@ def show_job(request: Request, parts: Parts, job_id: str, whole: str = "", runs:
 
 @router.get("/calls/{call_id}")
 def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn: int = 0) -> HTMLResponse:
-    """Show the prompt of a model call as the model got it; the message number ``turn``, from 1, is shown in full."""
+    """Show the prompt of a model call as the model got it; the message with number ``turn``, from 1, in full."""
     try:
         with parts.store.view() as tx:
             call = recorded_call_view(tx.llm.requests.get_recorded_call(job_id, call_id))
@@ -133,7 +133,7 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
 
 
 def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> JobContent:
-    """Read the content of a job's page; ``cheaper`` is the model for used-up budgets. Raises ``NotFound``."""
+    """Read the content of a job's page; ``cheaper`` is the model after a budget is used up. Raises ``NotFound``."""
     record = tx.jobs.lists.read_record(job_id, cheaper)
     row, job = record.listed.job, job_detail(record)
     return JobContent(
@@ -148,12 +148,12 @@ def read_job(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -
 
 
 def missing_job_page(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
-    """Return the page for a job that does not exist."""
+    """Return the page that says that a job or a model call of it does not exist."""
     return render(request, "job-gone.html", HTTPStatus.NOT_FOUND, problem=problem, job_id=job_id)
 
 
 def excerpt(text: str, limit: int | None) -> TextExcerpt:
-    """Return the beginning of a text; all of it without a limit, or if it is at most a tenth longer."""
+    """Return the first ``limit`` characters of a text, or the full text if it is at most 10 % longer."""
     if limit is None or len(text) <= limit + limit // 10:
         return TextExcerpt(text)
     return TextExcerpt(text[:limit], len(text) - limit)
@@ -169,7 +169,7 @@ class PromptEntry(NamedTuple):
 
 
 def _prompt_entries(call: RecordedCallView, whole: int) -> Sequence[PromptEntry]:
-    """Return the messages of a prompt for the page; the last one, which the model answers, is never folded."""
+    """Return the messages of a prompt for the page; the last one, which the model answered, is never folded."""
     fits = sum(min(len(message.text), LONG) for message in call.messages) <= TOTAL_CHARS
     limit = LONG if fits else max(LEAST, TOTAL_CHARS // len(call.messages))
     return [
@@ -193,7 +193,7 @@ def _read_original(tx: Transaction, job: Job) -> OriginalJob | None:
 
 
 class ReplayForm(BaseModel):
-    """The form of a replay; the fields after ``edited`` apply only if it is set, and empty ones change nothing."""
+    """The form of a replay; ``agent``, ``model`` and ``prompt`` apply only with ``edited``, if they are not empty."""
 
     mode: ReplayMode = ReplayMode.RESUME
     edited: bool = False
@@ -203,19 +203,19 @@ class ReplayForm(BaseModel):
 
     @property
     def edits(self) -> JobEdits | None:
-        """The edits of the replay, None to leave the job's edits as they are; raises ``InvalidEdit``."""
+        """The edits of the replay; None leaves the job's earlier edits in effect. Raises ``InvalidEdit``."""
         return read(JobEdits, read_edits(self.agent, self.model, self.prompt)) if self.edited else None
 
     @classmethod
     def from_edits(cls, mode: ReplayMode, edits: JobEdits | None) -> "ReplayForm":
-        """Return the form filled with these edits."""
+        """Return the form filled with a mode and edits."""
         if edits is None:
             return cls(mode=mode)
         return cls(mode=mode, edited=True, **edits.model_dump(by_alias=False, exclude_none=True))
 
     @property
     def fields(self) -> dict[str, str]:
-        """The hidden fields with which a confirmation sends the form again."""
+        """The hidden form fields with which the confirmation page sends this form again."""
         edits = {"edited": "true", "agent": self.agent, "model": self.model, "prompt": self.prompt}
         return {"mode": str(self.mode), **(edits if self.edited else {})}
 
@@ -234,7 +234,7 @@ def confirm_edited_replay(request: Request, job_id: str, form: Annotated[ReplayF
 
 @router.post("/replay")
 async def replay_job(request: Request, parts: Parts, job_id: str, form: Annotated[ReplayForm, Form()]) -> Response:
-    """Replay the job, and redirect to its new workflow run."""
+    """Replay the job, and redirect to the page of the job that runs."""
 
     async def operation() -> str:
         return await parts.jobs.replay(job_id, form.mode, OPERATOR, form.edits)
@@ -248,19 +248,19 @@ async def replay_job(request: Request, parts: Parts, job_id: str, form: Annotate
 
 @router.get("/edit")
 def edit_replay(request: Request, job_id: str, form: Annotated[ReplayForm, Query()]) -> HTMLResponse:
-    """Show the form for another agent, model or prompt."""
+    """Show the form that selects another agent, model or prompt for a replay."""
     return _edit_page(request, job_id, form)
 
 
 @router.get("/cancel")
 def confirm_cancellation(request: Request, job_id: str) -> HTMLResponse:
-    """Show what a cancellation does, and ask for confirmation."""
+    """Show what a cancellation of the job does, and ask for confirmation."""
     return _cancellation_page(request, job_id)
 
 
 @router.post("/cancel")
 async def cancel_job(request: Request, parts: Parts, job_id: str) -> Response:
-    """Cancel the job, and redirect to it."""
+    """Cancel the job, and redirect to its page."""
     return await submit_async(
         lambda: parts.jobs.cancel(job_id, OPERATOR),
         lambda job: redirect_to_page(f"/queue/{job.id}"),
@@ -321,7 +321,7 @@ def _cancellation_page(request: Request, job_id: str, problem: MaestroError | No
 
 
 def _without_unchanged_prompt(tx: Transaction, job: Job, edits: JobEdits | None) -> JobEdits | None:
-    """Remove an unchanged prompt from the edits, because the form is filled with the original one."""
+    """Return the edits without a prompt that equals the original, with which the form was filled."""
     if edits is None or edits.prompt is None or edits.prompt.strip() != _request_text(tx, job).strip():
         return edits
     others = edits.model_copy(update={"prompt": None})
@@ -329,7 +329,7 @@ def _without_unchanged_prompt(tx: Transaction, job: Job, edits: JobEdits | None)
 
 
 def _request_text(tx: Transaction, job: Job) -> str:
-    """Return the part of the original input that an operator may edit."""
+    """Return the part of a job's input that an operator may edit: the task or the message."""
     if job.task or job.inbox_id is None:
         return job.task
     return tx.inbox.read(job.inbox_id).content.replace("\r\n", "\n")

@@ -37,25 +37,22 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/queue"
 AGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
-"""The ages that the filter offers, by the word in the page's address."""
+"""The maximum ages of jobs that the filter offers, by their names in the page's address."""
 LISTS = frozenset({"status", "kind"})
 FORM_FIELDS = frozenset({"status", "kind", "agent", "platform", "error", "priority", "at", "q"})
-"""The filters for which the form has fields; links set the others, and the form sends them along."""
+"""The filters with a visible form field; links set the other filters, which are hidden form fields."""
 MAX_VALUE_CHARS = 80
 """The most characters of one value in the description of a filter."""
 
 PAGE_SIZE = 50
 """The most jobs on one page."""
 OUTAGE_FAILURES = 5
-"""The number of similar failures from which on the page shows them as one outage."""
+"""The page shows at least this many similar failures as one outage."""
 BUSY_REFRESH_MS = 1_000
 IDLE_REFRESH_MS = 3_000
-"""Milliseconds between two refreshes, while a job is open, and while only new jobs can change the page.
-
-A text search counts as idle, because it reads every message.
-"""
+"""Milliseconds between two refreshes of the page: BUSY while a job is open, IDLE otherwise and for a text search."""
 WEB = "web"
-"""The built-in web platform, which ``platforms`` does not list."""
+"""The built-in web platform, which ``platforms()`` does not return."""
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -88,9 +85,9 @@ def _describe_value(value: object) -> str:
 
 @dataclass(frozen=True)
 class JobListing:
-    """A page of the jobs that match a filter; ``counts`` are of every status, ``total`` only of the selected ones.
+    """A page of the job list; ``counts`` cover every status, ``total`` only the statuses that the filter selects.
 
-    ``jobs`` does not contain the jobs of the ``outages``.
+    ``jobs`` does not contain the jobs in ``outages``, which are groups of similar failures.
     """
 
     filter: JobFilter
@@ -104,7 +101,7 @@ class JobListing:
 
     @property
     def entries(self) -> Sequence[JobSummary | Outage]:
-        """The jobs and outages of the page, sorted by their newest job, newest first."""
+        """The jobs and outages of the page, newest first; an outage is as new as its newest job."""
         return sorted(
             (*self.jobs, *self.outages),
             key=lambda entry: entry.created_at if isinstance(entry, JobSummary) else entry.until,
@@ -113,31 +110,31 @@ class JobListing:
 
     @property
     def every(self) -> int:
-        """The number of matching jobs of any status."""
+        """The number of jobs of any status that match the filter."""
         return sum(self.counts.values())
 
     @property
     def total(self) -> int:
-        """The number of matching jobs of the selected statuses."""
+        """The number of matching jobs with a status that the filter selects."""
         return sum(self.counts.get(status, 0) for status in set(self.filter.status or self.counts))
 
     @property
     def refresh_ms(self) -> int:
         """Milliseconds until the page refreshes itself."""
         if self.grouped:
-            return 5_000  # Grouping reads every failed job.
+            return 5_000  # Grouping is slow: it reads every failed job.
         busy = any(self.counts.get(status) for status in OPEN) and not self.filter.q
         return BUSY_REFRESH_MS if busy else IDLE_REFRESH_MS
 
 
 @router.get("")
 def show_jobs(request: Request, parts: Parts) -> Response:
-    """List the jobs that match a filter, newest first, or the failed ones grouped by error."""
+    """List the jobs that match a filter, newest first, or group the failed jobs by error."""
     if same := not_modified(request):
         return same
     query: dict[str, Any] = read_filters(request, (*JobFilter.model_fields, "age", "group", "cursor"))
     query |= {name: tuple(filter(None, request.query_params.getlist(name))) for name in LISTS}
-    empty = {"step", "reason"} & request.query_params.keys()  # A failure may have no step or reason.
+    empty = {"step", "reason"} & request.query_params.keys()  # An empty step or reason is a filter too.
     fields = {name: query[name] for name in JobFilter.model_fields if query[name] or name in empty}
     with parts.store.view() as tx:
         agents = sorted(agent.slug for agent in tx.agents.list_agents())
@@ -169,7 +166,7 @@ def show_jobs(request: Request, parts: Parts) -> Response:
 
 
 def group_filter(filter_: JobFilter, group: ErrorGroup) -> JobFilter:
-    """Return the filter for the jobs of a group: same error and step, and a similar reason."""
+    """Return the filter for the failed jobs of a group: same error and step, and a similar reason."""
     kind = {"error": group.error, "step": group.step, "reason": group.reason}
     return filter_.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 
@@ -180,7 +177,7 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
         return JobListing(filter_, groups=group_failures(tx.jobs.counts.group_failures(filter_)).items, grouped=True)
     counts = tx.jobs.counts.count_by_status(filter_)
     if not any(count for status, count in counts.items() if status in (filter_.status or counts)):
-        # No job matches, so the list is not queried: for a text search that would read all messages once more.
+        # No job matches, so the list is not queried: a text search would read all messages a second time.
         return JobListing(filter_, counts)
     try:
         after = PageCursor.parse_text(cursor) if cursor else None
@@ -205,7 +202,7 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
 
 
 def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob]) -> Outage | None:
-    """Return the outage to which most failed jobs of a page belong; None if the filter already selects one kind."""
+    """Return the most frequent kind of failure on a page as an outage; None if it is rare or already filtered."""
     if filter_.error is not None or filter_.reason is not None:
         return None
     failed = [entry.job for entry in listed if entry.job.status is JobStatus.FAILED]
@@ -223,7 +220,7 @@ def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob
 
 @questions_router.get("")
 def show_questions(request: Request, parts: Parts) -> Response:
-    """List the open questions, and below them the closed ones."""
+    """List the open questions, then the closed questions."""
     # The current minute is part of the page's ETag, because a question expires without a commit.
     return not_modified(request, f"{parts.clock():{MINUTE}}") or _questions_page(request)
 
@@ -259,10 +256,10 @@ def _settle_question(
 def _questions_page(
     request: Request, number: int = 0, words: str = "", problem: MaestroError | None = None
 ) -> Response:
-    """Return the page; ``words`` is the refused answer to the question with this number."""
+    """Return the page of questions; ``words`` is the refused answer to the question ``number``."""
     questions, reading = request_parts(request).questions, request.method in SAFE_METHODS
     query = QuestionQuery()
-    if reading:  # The address of a refused form has no filter.
+    if reading:  # After a refused form, the address contains no filter.
         states = list(filter(None, request.query_params.getlist("status")))
         query, problem = read_query(QuestionQuery, {"status": states, "cursor": request.query_params.get("cursor")})
     waiting = questions.waiting(MOST_OPEN + 1)
