@@ -27,11 +27,12 @@ class CallAttempt:
 
 @dataclass(frozen=True)
 class BatchCandidate:
-    """A job that a batch would act on, with the rows that its preview needs.
+    """A job to which a batch would apply its action, with the rows that the preview of the job needs.
 
-    ``newest`` is the job that now answers the same message, and ``led_to`` are the jobs that its answer started.
-    ``step`` is the last step and its state. ``done`` has the results of finished steps by name; it is read only where
-    the last step does not tell where a resume continues. ``calls`` are the model calls of the job, oldest first.
+    ``newest`` is the latest job for the same message. ``led_to`` are the jobs that the answer of the job started.
+    ``step`` is the last step of the job and the state of that step. ``done`` maps finished steps to their results; it
+    is empty if the last step alone tells where a resume continues. ``calls`` are the model calls of the job, oldest
+    first.
     """
 
     job: Job
@@ -53,7 +54,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class JobPreview:
-    """The effect of a batch on one job; ``problem`` is the reason of a refusal, empty if the job is not refused."""
+    """The effect of a batch on one job; ``problem`` is why the batch would refuse the job, empty if it would not."""
 
     job_id: str
     lane: str
@@ -64,7 +65,7 @@ class JobPreview:
 
 
 class RefusedGroup(View):
-    """Jobs refused for one reason, with ``*`` for its varying parts; ``example`` is the id of one of the jobs."""
+    """Jobs refused for one reason, in which ``*`` stands for parts that differ; ``example`` is the id of one job."""
 
     reason: str
     count: int
@@ -72,18 +73,17 @@ class RefusedGroup(View):
 
 
 class StepCount(View):
-    """The number of jobs that continue at a step: ``start`` is the first; at ``end`` every step is done."""
+    """The number of jobs that would continue at a step; ``start``: from the beginning, ``end``: every step is done."""
 
     step: str
     count: int
 
 
 class BatchPreview(View):
-    """A preview of a batch: its effects and its cost if it began now.
+    """A preview of a batch: the effects and the cost if the batch began now.
 
     ``matching`` counts the selected jobs, ``possible`` those that would not be refused. ``modelCalls`` is the estimated
-    number of calls to pay for; a call with a stored answer is not paid again. ``costUsd`` is their estimated cost; it
-    leaves out ``unknownCost`` calls that have no known price.
+    number of calls to pay for, ``costUsd`` their estimated cost without ``unknownCost`` calls of unknown price.
     """
 
     action: BatchAction
@@ -98,9 +98,9 @@ class BatchPreview(View):
 
 @dataclass(frozen=True)
 class JobPreviews:
-    """The previews of the jobs of one batch, in its order; ``agents`` maps the slugs of active agents to their ids.
+    """A builder of the previews of a batch's jobs, in batch order; ``agents`` maps slugs of active agents to ids.
 
-    ``restarted`` maps the newest job of an input to the job of the batch that answers the input again.
+    ``restarted`` maps the newest job of a message or task to the job of the batch that answers it again.
     """
 
     action: BatchAction
@@ -110,7 +110,7 @@ class JobPreviews:
     restarted: dict[str, str] = field(default_factory=dict)
 
     def preview_job(self, candidate: BatchCandidate) -> JobPreview:
-        """Return the preview of a job, by the rules that will apply after the jobs of the batch before it."""
+        """Return the preview of a job as the job would be after the preceding jobs of the batch."""
         job, lane = candidate.job, candidate.job.lane or ""
         problem = self._refusal_reason(candidate)
         if problem:
@@ -136,9 +136,9 @@ class JobPreviews:
         return f"agent: {slug}, chosen for the last restart, is not active" if slug and slug not in self.agents else ""
 
     def _estimated_cost(self, candidate: BatchCandidate, calls: int) -> float | None:
-        """Return the estimated cost in USD of a number of calls, None when unknown.
+        """Return the estimated cost of a number of calls in US dollars, None when unknown.
 
-        The average of the job's own calls counts, unless the batch changes the model or the agent.
+        The average of the job's past calls counts, unless the batch changes the model or the agent.
         """
         if not calls:
             return 0.0
@@ -153,9 +153,10 @@ class JobPreviews:
 
 
 def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) -> int:
-    """Return the estimated number of model calls that a job will pay for.
+    """Return the estimated number of model calls that an action on a job will pay for.
 
-    A restart makes as many calls as before, at least one. A resume makes one, unless the last stored answer is final.
+    A restart makes as many calls as the job made before, at least one. A resume makes one call, or none if the last
+    stored answer calls no tools.
     """
     if action is BatchAction.CANCEL or job.notice or is_script(job):
         return 0
@@ -169,7 +170,7 @@ def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[CallAttempt]) ->
 
 
 def continuation_step(action: BatchAction, candidate: BatchCandidate) -> str:
-    """Return the step at which a job would continue, or its last step when the job is to be cancelled."""
+    """Return the step at which a job would continue; for a cancellation, the last step of the job."""
     if action is BatchAction.RESTART:
         return START_STEP
     step, state = candidate.step or ("", StepState.DONE)
@@ -181,7 +182,7 @@ def continuation_step(action: BatchAction, candidate: BatchCandidate) -> str:
 
 
 def continues_at_last_step(step: str, state: StepState) -> bool:
-    """Return whether a resume continues at the job's last step; if not, the finished steps tell where."""
+    """Return whether a resume continues at the job's last step; if not, it continues after the finished steps."""
     return state is not StepState.DONE and step not in OPTIONAL
 
 

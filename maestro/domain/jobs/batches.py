@@ -21,10 +21,10 @@ MOST_JOBS = 100_000
 """The largest number of jobs in one batch: a preview of that many jobs takes a few seconds."""
 
 AT_ONCE = 50
-"""The largest number of open jobs of all batches: as many as one dispatcher runs at a time (ADR 18)."""
+"""The most open jobs of all batches together: as many as one dispatcher runs at a time (ADR 18)."""
 
 IN_A_LANE = 2
-"""The most open batch jobs in one lane, one running and one next: a user's new message waits behind both."""
+"""The most open batch jobs in one lane (queue), because a user's new message has to wait for all of them."""
 
 Ids = Annotated[
     tuple[Annotated[str, ValueField(min_length=1, max_length=256)], ...], ValueField(min_length=1, max_length=MOST_JOBS)
@@ -47,8 +47,8 @@ class BatchAction(StrEnum):
 class ItemState(StrEnum):
     """The state of a job of a batch.
 
-    Waiting: not started yet. Begun: replayed, or its cancellation was requested. Refused: not possible, with a reason.
-    Skipped: not started, because an operator stopped the batch.
+    Waiting: not started yet. Begun: replayed, or its cancellation was requested. Refused: the action was not possible;
+    the reason is stored. Skipped: not started, because an operator stopped the batch.
     """
 
     WAITING = "waiting"
@@ -58,7 +58,7 @@ class ItemState(StrEnum):
 
 
 class ReplayBatch(SQLModel, table=True):
-    """A row of ``replay_batches``; ``wanted`` is the JSON of the job filter, ``edits`` that of the requested edits.
+    """A row of ``replay_batches``; ``wanted`` is the JSON of the job filter, ``edits`` that of an operator's edits.
 
     ``stopped`` means that an operator stopped the batch; its waiting jobs are then skipped. The batch has ended when
     each job was begun, refused or skipped, even if begun jobs still run.
@@ -82,7 +82,7 @@ class ReplayBatch(SQLModel, table=True):
 class ReplayItem(SQLModel, table=True):
     """A job of a batch; ``place`` is its position in the batch, ``began`` the id of the replayed or cancelled job.
 
-    ``lane`` is the lane of the job, empty without one; ``problem`` is the reason of a refusal.
+    ``lane`` is the lane (queue) of the job, empty without one; ``problem`` is why the job was refused.
     """
 
     __tablename__ = "replay_items"
@@ -102,11 +102,11 @@ class ReplayItem(SQLModel, table=True):
 
 
 def next_positions(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]) -> list[int]:
-    """Return the positions of the batch items that start now, few enough that new messages of users are not delayed.
+    """Return the positions of the batch items to start now.
 
-    ``waiting`` are positions and lanes in the order of the batch. ``open_lanes`` has the lane of each job that a batch
-    began and that has not ended, empty for a job without one. At most ``AT_ONCE`` jobs are open in all batches, and
-    ``IN_A_LANE`` in one lane.
+    ``waiting`` are the positions and lanes of the waiting items, in batch order. ``open_lanes`` are the lanes of the
+    open jobs that batches began, empty for a job without a lane. At most ``AT_ONCE`` jobs of all batches are open, and
+    ``IN_A_LANE`` in one lane, so that new messages of users are not delayed.
     """
     open_in_lane = Counter(open_lanes)
     room = AT_ONCE - open_in_lane.total()
@@ -121,10 +121,10 @@ def next_positions(waiting: Iterable[tuple[int, str]], open_lanes: Iterable[str]
 
 
 class JobSelection(View):
-    """A selection of jobs: those that match the ``filter``, or those with the ``ids``; exactly one of the two is given.
+    """A selection of jobs by ``filter`` or by ``ids``; exactly one of the two is given.
 
     An empty filter matches every job. ``expected`` is the number of jobs that a dry run found; if the number has
-    changed since, the request is refused.
+    changed since then, the request is refused.
     """
 
     filter: JobFilter | None = None
@@ -157,17 +157,17 @@ class BatchRequest(JobSelection):
 
     @property
     def changes(self) -> JobEdits:
-        """The edits for each job."""
+        """The edits to apply to each job."""
         return self.edits or NO_EDITS
 
 
 class BatchView(View):
-    """The progress of a batch; ``filter`` is null for jobs that were selected by id.
+    """The progress of a batch; ``filter`` is null if the jobs were selected by id.
 
-    Of the ``total``, some jobs are ``waiting`` to start, ``begun``, ``refused``, or ``skipped`` because the batch was
-    ``stopped``. ``endedAt`` is the time when no job was waiting any more. Of the begun jobs, some are ``completed``,
-    ``failed`` or still ``open``; ``otherwise`` counts those that were cancelled, dropped or merged. ``estimatedEnd`` is
-    null while no job has ended, and when all have.
+    ``total`` is the sum of the jobs ``waiting`` to start, ``begun``, ``refused``, and ``skipped`` because the batch was
+    ``stopped``. ``endedAt`` is the time from which no job was waiting. The begun jobs are ``completed``, ``failed``,
+    still ``open`` or ``otherwise``: cancelled, dropped or merged. ``estimatedEnd`` is null while no job has ended, and
+    after all have.
     """
 
     id: str
@@ -195,7 +195,7 @@ class BatchPage(Page[BatchView]):
 
 
 class BatchItemView(View):
-    """One job of a batch: the id and status of the job that ``began``, or as ``problem`` the reason of a refusal."""
+    """One job of a batch; ``began`` is the job that was started or cancelled, ``problem`` why the batch refused it."""
 
     place: int
     job_id: str
@@ -258,7 +258,7 @@ def batch_view(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> Ba
 
 
 def estimated_end(batch: ReplayBatch, progress: BatchProgress, now: datetime) -> datetime | None:
-    """Return when a batch ends if its jobs go on as fast as before; None while no job has ended, and at the end."""
+    """Return the estimated end of a batch at its speed so far; None while no job has ended, and after all have."""
     done = sum(progress.begun.values()) - progress.open
     remaining = progress.items.get(ItemState.WAITING, 0) + progress.open
     return now + (now - batch.created_at) * remaining / done if done and remaining else None

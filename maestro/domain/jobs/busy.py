@@ -1,4 +1,4 @@
-"""The rules for messages that arrive while their lane is busy (docs/decisions.md: busy agents)."""
+"""The rules for messages that arrive while their lane (queue) is busy (docs/decisions.md: busy agents)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import InboxRow
 
 MOST_MERGED = 50
-"""The most waiting messages that one answer covers besides its own message; later ones get another answer."""
+"""The most waiting messages that are answered together with a message; the rest get another answer."""
 
 INTERRUPTED = "interrupted by a newer message"
 """The reason of a job that a newer message interrupted."""
@@ -16,7 +16,7 @@ INTERRUPTED = "interrupted by a newer message"
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A job of a lane, and the incoming message that it answers."""
+    """A job in a lane (queue), and the incoming message that the job answers."""
 
     job: Job
     row: InboxRow
@@ -27,10 +27,10 @@ def jobs_to_merge(
 ) -> tuple[QueuedMessage, ...]:
     """Return the waiting jobs of a lane that are answered together with the message ``first``.
 
-    The job of that message starts now. ``waiting`` is in the order of the lane. The first job that does not fit ends
-    the selection, so that answers stay in order: a job of another user, because permissions may differ; one that
-    arrived after the ``/new`` with the inbox id ``ends_at``; one that has run before or that an operator started; one
-    for which ``same_agent`` returns false, because another agent or none would answer it.
+    The job of that message starts now. ``waiting`` holds the later jobs in lane order. The first job that cannot be
+    merged ends the selection, so that answers stay in order. A job of another user is not merged, because permissions
+    may differ. Nor is a job that ran before, is no plain message, or arrived after the ``/new`` with the inbox id
+    ``ends_at``. If ``same_agent`` returns false, another agent or none would answer, so the job is not merged.
     """
 
     def can_merge(queued: QueuedMessage) -> bool:
@@ -48,8 +48,8 @@ def jobs_to_interrupt(
 ) -> tuple[QueuedMessage, ...]:
     """Return the open jobs of a lane that a newer message interrupts: those of the same user and the same agent.
 
-    A job that has no agent yet is not interrupted: it is answered together with other messages when it starts. A job
-    with a stop request is left out, because it ends without an interruption.
+    A job without an agent has not started: it is answered together with other messages when it starts. A job with a
+    stop request is left out, because it ends without an interruption.
     """
     return tuple(
         queued

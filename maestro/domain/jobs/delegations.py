@@ -1,4 +1,4 @@
-"""Jobs without a message: the rules of delegation, and the input of the model (docs/decisions.md: delegation)."""
+"""The rules of delegation, and the model's input in jobs without a message (docs/decisions.md: delegation)."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -36,7 +36,7 @@ _SILENT_LINE = re.compile(r"(?:^|\n)[ \t>*_`]*\[SILENT\][ \t.!*_`]*(?=\n|$)", re
 
 @dataclass(frozen=True)
 class DelegatedTask:
-    """A task for another agent; with ``hears``, the delegator gets the result and answers with it."""
+    """A task for another agent; ``hears`` means that the delegating agent gets the result and goes on with it."""
 
     slug: str
     task: str
@@ -58,7 +58,7 @@ class Delegator:
 
 
 def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
-    """Return why a delegate tag is invalid for any target, as a sentence for users; None for a valid one."""
+    """Return why a delegate tag is invalid for any agent, as a sentence for users; None if it is valid."""
     if not tag.complete:
         return "A task was not passed on: its closing tag is missing."
     if not handover.slug:
@@ -71,10 +71,10 @@ def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
 
 
 def delegation_refusal(handover: DelegatedTask, target: Agent | None, delegator: Delegator) -> str | None:
-    """Return why the target may not get the task, as a sentence for users; None if it may.
+    """Return why the target agent may not get the task, as a sentence for users; None if it may.
 
-    Refused are unknown and inactive agents, the delegator itself, an agent above it in the chain, and a task beyond
-    ``MAX_DEPTH`` delegations (docs/decisions.md: delegation).
+    Refused are unknown and inactive agents, the delegator itself, an agent above the delegator in the chain, and a task
+    beyond ``MAX_DEPTH`` delegations (docs/decisions.md: delegation).
     """
     if target is None or target.status is AgentStatus.ARCHIVED:
         return f"The task was not passed on: there is no agent @{handover.slug}."
@@ -90,7 +90,7 @@ def delegation_refusal(handover: DelegatedTask, target: Agent | None, delegator:
 
 
 def task_text(delegator: Agent, user_name: str, job: Job) -> str:
-    """Return the input of the model of the target agent; the task is quoted line by line as text of the delegator."""
+    """Return the model's input for a delegated task, which is quoted line by line as text of the delegator."""
     person = f" on behalf of a person called {quote_text(user_name, NAME_CHARS)}" if user_name.strip() else ""
     reader = (
         f"Only @{delegator.slug} reads your answer, and goes on with it."
@@ -102,7 +102,7 @@ def task_text(delegator: Agent, user_name: str, job: Job) -> str:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The result of a delegated task: the target's slug, its answer or None, and the state of its job."""
+    """The result of a delegated task: the agent's slug, its answer (None without one), and the state of its job."""
 
     slug: str
     task: str

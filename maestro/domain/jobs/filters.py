@@ -1,4 +1,4 @@
-"""The filter and the page cursor of lists of jobs, and failures of the same kind, which a filter selects."""
+"""The filter and the page cursor of job lists, and groups of failures of the same kind."""
 
 import base64
 import re
@@ -19,19 +19,19 @@ MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 """The validator of times: it refuses times that cannot be converted to UTC or stored."""
 
 AT_TOLERANCE = timedelta(minutes=2)
-"""The most time between ``at`` and the creation or end of a job: users remember times to the minute."""
+"""How far the filter's ``at`` may be from a job's creation or end: users remember times to the minute."""
 
 LOOK_BACK = timedelta(days=1)
-"""The longest time between the creation of an ended job and ``at``: without a limit, every older job would be read."""
+"""How long before the filter's ``at`` an ended job may have been created; without a limit, all jobs would be read."""
 
 WILDCARD = "*"
-"""The wildcard in a pattern: it stands for an id, a number or a quoted value, and a filter matches any text with it."""
+"""The wildcard for an id, a number or a quoted value in a reason; in a filter, it matches any text."""
 
 PATTERN_CHARS = 200
-"""The most characters of a pattern: reasons that differ only after that are of the same kind."""
+"""The most characters of a pattern of reasons; reasons that differ only after these are of the same kind."""
 
 OUTAGE_GAP = timedelta(minutes=30)
-"""An outage ends after this time without a failure; the next failure of its kind begins another outage."""
+"""The longest time between two failures of one outage; a later failure begins another outage."""
 
 _READ_CHARS = 2 * PATTERN_CHARS
 _VARYING_PART = re.compile(
@@ -44,7 +44,7 @@ _VARYING_PART = re.compile(
 
 @dataclass(frozen=True)
 class PageCursor:
-    """The last job, or other row, of a page: lists are newest first, and ``created_at`` is the time that sorts them."""
+    """The position after a page of a list, newest first: the ``created_at`` and the id of the last row."""
 
     created_at: datetime
     job_id: str
@@ -68,7 +68,7 @@ class PageCursor:
 
     @classmethod
     def parse_row_position(cls, text: str) -> tuple[datetime, int]:
-        """Read the time and the id of a row, of which ``encode_text`` returned the text; raises ``ValueError``."""
+        """Read a cursor text as the time and the numeric id of a row; raises ``ValueError`` for any other text."""
         cursor = cls.parse_text(text)
         if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
             raise ValueError("this is not a cursor from an earlier answer")
@@ -91,14 +91,14 @@ class JobFilter(Value):
     webhook: str | None = Field(default=None, description="the path of a webhook")
     error: str | None = Field(default=None, description="the class of the error, such as ProviderUnavailable")
     step: str | None = Field(default=None, description="the step that failed last")
-    reason: SearchText | None = Field(default=None, description="the reason of the end; a ``*`` matches any text")
+    reason: SearchText | None = Field(default=None, description="why the job ended; a ``*`` matches any text")
     batch: str | None = Field(default=None, description="the id of the batch that began or cancelled the job")
     since: Moment | None = Field(default=None, description="created at or after this time")
     until: Moment | None = Field(default=None, description="created before this time")
     at: Moment | None = Field(
         default=None,
-        description="created within two minutes of this moment or open then; a job that ended since is found if it was "
-        "created in the day before",
+        description="created within two minutes of this time or open then; an ended job only if "
+        "it was created at most a day before",
     )
     q: SearchText | None = Field(
         default=None, description="a part of the id, the message or the task, the user's name, the error or the reason"
@@ -111,7 +111,7 @@ class JobFilter(Value):
 
 
 def error_pattern(reason: str) -> str:
-    """Return a reason with ``*`` for each id, number and quoted value, which differ in failures of one kind."""
+    """Return a failure's reason with ``*`` for each id, number and quoted value, so that like failures are equal."""
     pattern = re.sub(r"\*(?:[\s,;/]*\*)+", WILDCARD, _VARYING_PART.sub(WILDCARD, reason[:_READ_CHARS]))
     is_whole = len(reason) <= _READ_CHARS and len(pattern) <= PATTERN_CHARS
     return pattern if is_whole else f"{pattern[:PATTERN_CHARS].rstrip(WILDCARD)}{WILDCARD}"
@@ -119,7 +119,7 @@ def error_pattern(reason: str) -> str:
 
 @dataclass(frozen=True)
 class FailureCount:
-    """The number of jobs of an agent that failed at a step for a reason; times are texts in their stored form."""
+    """The number of an agent's jobs that failed at one step for one reason; times are texts as stored."""
 
     error: str
     step: str
@@ -129,13 +129,13 @@ class FailureCount:
     oldest: str
     newest: str
     example: str
-    """The highest id among these jobs: ids of one kind of job sort by time, so this is the latest job."""
+    """The highest id among these jobs; ids of one kind of job grow with time, so it is the latest job's."""
 
 
 class ErrorGroup(View):
-    """Failures of one kind: the class of the error, the step, and the reason with ``*`` for the varying parts.
+    """Failed jobs with the same error class, step and reason; ``*`` stands for the parts in which reasons differ.
 
-    ``example`` is the id of one of these jobs. A filter with the same ``error``, ``step`` and ``reason`` selects them.
+    ``example`` is the id of one of the jobs. A filter with this ``error``, ``step`` and ``reason`` selects all of them.
     """
 
     error: str
@@ -149,14 +149,14 @@ class ErrorGroup(View):
 
 
 class ErrorGroupPage(View):
-    """All kinds of failures, the kind with the newest failure first; ``next`` is always null."""
+    """All groups of failures, the group with the newest failure first; ``next`` is always null."""
 
     items: tuple[ErrorGroup, ...]
     next: str | None = None
 
 
 def group_failures(failures: Iterable[FailureCount]) -> ErrorGroupPage:
-    """Return failure counts as groups of the same kind, the kind with the newest failure first."""
+    """Group failure counts by error, step and pattern of the reason, the group with the newest failure first."""
     by_kind: dict[tuple[str, str, str], list[FailureCount]] = {}
     for failure in failures:
         by_kind.setdefault((failure.error, failure.step, error_pattern(failure.reason)), []).append(failure)
@@ -179,7 +179,7 @@ def group_failures(failures: Iterable[FailureCount]) -> ErrorGroupPage:
 
 @dataclass(frozen=True)
 class FailedJob:
-    """A failed job with its error, its reason and the time by which failures are ordered."""
+    """A failed job with its error, its reason and the time ``at`` by which failures are ordered."""
 
     job_id: str
     error: str
@@ -189,7 +189,7 @@ class FailedJob:
 
 @dataclass(frozen=True)
 class Outage:
-    """Jobs that failed for one reason (a pattern), each at most ``OUTAGE_GAP`` after the one before, and the newest."""
+    """A series of jobs that failed for one reason, at most ``OUTAGE_GAP`` apart; ``job_id`` is the newest job."""
 
     error: str
     reason: str
@@ -200,13 +200,13 @@ class Outage:
 
     def narrow_filter(self, job_filter: JobFilter) -> JobFilter:
         """Return a copy of the job filter, narrowed to the failed jobs of this outage."""
-        end = self.until + timedelta(microseconds=1)  # ``until`` of a filter excludes its own moment
+        end = self.until + timedelta(microseconds=1)  # the ``until`` of a filter is exclusive
         own = {"error": self.error, "reason": self.reason, "since": self.since, "until": end}
         return job_filter.model_copy(update={**own, "status": (JobStatus.FAILED,)})
 
 
 def find_outage(newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
-    """Return the outage that ``newest`` belongs to; ``earlier`` are failures with the same error, newest first."""
+    """Return the outage of ``newest``; ``earlier`` are this and older failures with the same error, newest first."""
     reason, first, count = error_pattern(newest.reason), newest, 0
     for job in earlier:
         if first.at - job.at > OUTAGE_GAP:

@@ -1,4 +1,4 @@
-"""The payloads of steps: ids and figures only, so that Temporal histories hold no text of users or agents."""
+"""The inputs and results of steps: ids and numbers only, so that Temporal histories hold no text of users."""
 
 from enum import StrEnum
 
@@ -18,16 +18,16 @@ class RouteAction(StrEnum):
 
 
 class StepOutcome(Value):
-    """The result of a step: ids and figures only, because Temporal stores it."""
+    """The result of a step: ids and numbers only, because Temporal stores it."""
 
     @property
     def words(self) -> str:
-        """The result in a few words, empty where the state of the step is enough."""
+        """The result in a few words for operators, empty if the state of the step says enough."""
         return ""
 
 
 class RouteOutcome(StepOutcome):
-    """The agent that answers, or why none does; ``typing``: the indicator was started; ``media``: files are needed."""
+    """The decision of routing; ``typing``: the typing indicator was started; ``media``: files have to be fetched."""
 
     action: RouteAction
     agent: str = ""
@@ -65,7 +65,7 @@ class MediaOutcome(StepOutcome):
 
 
 class VoiceOutcome(StepOutcome):
-    """The number of voice messages, and of those that have a transcript now."""
+    """The number of voice messages, and how many of them have a transcript now."""
 
     voices: int
     transcribed: int = 0
@@ -108,7 +108,7 @@ class CompactionOutcome(StepOutcome):
 
 
 class ContextOutcome(StepOutcome):
-    """The stored prompt, its number of messages and its estimated tokens."""
+    """The id of the stored prompt, its number of messages and its estimated tokens."""
 
     prompt_id: int
     turns: int
@@ -120,13 +120,13 @@ class ContextOutcome(StepOutcome):
 
 
 class Preparation(StepGroup):
-    """The payload of the steps up to the prompt; with ``asks``, the same process makes the model call next."""
+    """The input of the steps up to the prompt; ``asks`` means that the same process makes the model call next."""
 
     asks: bool = False
 
 
 class PreparationOutcome(Value):
-    """The results of the steps up to the prompt, None for a step not done now, and the durations of these steps."""
+    """The results of the steps up to the prompt, None for a step not done, and the durations of the steps."""
 
     route: RouteOutcome | None = None
     conversation: ConversationOutcome | None = None
@@ -135,7 +135,7 @@ class PreparationOutcome(Value):
 
 
 class ModelStep(StepRef):
-    """One model call; ``number`` counts the job's calls from 1. A ``final`` call is answered without tools."""
+    """The input of a model call; ``number`` counts the job's calls from 1. A ``final`` call offers no tools."""
 
     number: int
     final: bool = False
@@ -162,14 +162,14 @@ class ModelOutcome(StepOutcome):
 
 
 class ToolStep(StepRef):
-    """One tool call: the number of the model call that asked for it, and its index in the answer, from 0."""
+    """One tool call; ``number`` is the model call that requested it, ``place`` its index in the answer, from 0."""
 
     number: int
     place: int
 
 
 class ToolOutcome(StepOutcome):
-    """The state of a tool call; its result stays in the store."""
+    """The state of a tool call; the result of the call is stored in the database only."""
 
     state: ToolState
 
@@ -179,7 +179,7 @@ class ToolOutcome(StepOutcome):
 
 
 class ParkStep(StepRef):
-    """The steps for which a job waits: it frees its lane and keeps its position there."""
+    """The waiting steps of a job that leaves its lane (queue) meanwhile and keeps its position there."""
 
     steps: tuple[str, ...]
 
@@ -191,10 +191,10 @@ class AnswerStep(StepRef):
 
 
 class AnswerOutcome(StepOutcome):
-    """The recorded answer, and the jobs that it began, with their ``priority``.
+    """The recorded answer; ``begun`` are the ids of the jobs that the answer began, with their ``priority``.
 
-    An answer that is ``heard`` goes to the agent that delegated the task and is not sent to a channel. A ``silent``
-    answer is not sent either: a background job had nothing to post.
+    A ``heard`` answer goes to the agent that delegated the task instead of a channel. A ``silent`` answer is not sent
+    at all, because a background job had nothing to post.
     """
 
     message_id: int
@@ -216,7 +216,7 @@ class AnswerOutcome(StepOutcome):
 
 
 class AskGroup(ModelStep, StepGroup):
-    """One model call; if its answer is final, the same activity may record and send it."""
+    """The input of a model call; if the answer is final, the same activity may record and send the answer."""
 
 
 class WhatIfOutcome(StepOutcome):
@@ -226,10 +226,10 @@ class WhatIfOutcome(StepOutcome):
 
 
 class TakeUpOutcome(StepOutcome):
-    """The agent of a delegated task and its conversation.
+    """The agent and the conversation of a delegated task.
 
-    ``heard``: only the delegating agent gets the result. ``asked``: the chain of tasks began with a message of a user;
-    otherwise neither the typing indicator nor a failure is shown.
+    ``heard`` means that only the delegating agent gets the result. ``asked`` means that the chain of tasks began with a
+    user's message. Without ``asked``, neither the typing indicator nor a failure is shown.
     """
 
     agent: str
@@ -257,7 +257,7 @@ class BackgroundOutcome(StepOutcome):
 
 
 class ScriptOutcome(StepOutcome):
-    """The result of a script: whether there is something to post, and the id of the job that asks a model, if any."""
+    """The result of a script: whether there is a text to post, and the id of the job that calls a model, if any."""
 
     posts: bool
     asks: str = ""
@@ -277,7 +277,7 @@ class DeliverStep(StepRef):
 
 
 class DeliverOutcome(StepOutcome):
-    """The number of chunks that were sent."""
+    """The number of chunks (parts of messages) that were sent."""
 
     chunks: int
 
@@ -287,7 +287,7 @@ class DeliverOutcome(StepOutcome):
 
 
 class AskGroupOutcome(Value):
-    """The results of a model call and its answer, None for a step done separately, and the steps' durations."""
+    """The results of a model call and of the steps that record and send its answer, None for a step not done here."""
 
     model: ModelOutcome
     recorded: AnswerOutcome | None = None
@@ -296,7 +296,7 @@ class AskGroupOutcome(Value):
 
 
 class CloseStep(StepRef):
-    """The status and error class with which to close an unsuccessful run, if it is still the job's last run."""
+    """The input for closing an unsuccessful run: its status and error class. Only the job's last run is closed."""
 
     run: int
     status: JobStatus
@@ -304,7 +304,7 @@ class CloseStep(StepRef):
 
 
 class StatusOutcome(StepOutcome):
-    """The status of a job after it was closed or made to wait; not the requested one if it had ended already."""
+    """The status of a job after a request to close or park it; a job that had ended keeps its status."""
 
     status: JobStatus
 

@@ -43,7 +43,7 @@ class JobStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether the state is final; only an operator's replay continues the work."""
+        """Whether the state is final; after it, only an operator's replay continues the work."""
         return self not in OPEN
 
 
@@ -52,12 +52,12 @@ OPEN = frozenset({JobStatus.PENDING, JobStatus.RUNNING, JobStatus.WAITING})
 
 
 class Job(SQLModel, table=True):
-    """A row of ``queue``; times are UTC, ``turn`` is its position in ``lane``, None without a lane.
+    """A row of ``queue``: one job. ``lane`` is the job's FIFO queue, None without one, and ``turn`` the position in it.
 
-    ``wake_at`` is when a waiting job continues; ``told_to_wait`` means that its user got a notice of the wait.
-    ``merged_into`` is the job that answers in its place. A delegation has the job of the delegator as ``parent_id``,
-    its ``depth`` below the first job of the chain, and the ``task``; with ``hears``, the delegator gets the result.
-    ``erased`` means that its texts were deleted with its conversation.
+    Times are UTC. ``wake_at`` is when a waiting job continues; ``told_to_wait`` means that the user got a notice.
+    ``merged_into`` is the job whose answer covers this job's message. A delegated job has a ``task`` and the delegating
+    job as ``parent_id``. ``depth`` counts the delegations from the first job of the chain. ``hears`` means that the
+    delegating agent gets the result. ``erased`` means that the job's texts were deleted with its conversation.
 
     A heartbeat or a cron has its ``schedule``, such as cron-3, and the planned time as ``slot``; a webhook job has its
     ``webhook_id``. These jobs have no conversation: ``task`` is the input of the model, ``said`` the answer.
@@ -69,10 +69,10 @@ class Job(SQLModel, table=True):
     __tablename__ = "queue"
     __table_args__ = (
         Index("ix_queue_status_turn", "status", "turn"),
-        # All columns that job lists sort and filter by, so that reading a page touches no other jobs.
+        # All columns by which job lists are sorted and filtered, so that a page reads no rows of other jobs.
         Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error", "what_if"),
         Index("ix_queue_inbox_id", "inbox_id", "id"),
-        # The texts that a search reads besides messages; jobs without any of them take no space in this index.
+        # The columns that a text search reads besides messages; jobs that have none of these texts are not indexed.
         partial_index(
             "ix_queue_told", "error", "reason", "task", "id", where="error != '' OR reason != '' OR task != ''"
         ),
@@ -128,7 +128,7 @@ class Job(SQLModel, table=True):
 
     @property
     def has_answer(self) -> bool:
-        """Whether the job has an answer: a message of its conversation, or the text of a job without one."""
+        """Whether the job has an answer: a message of its conversation, or ``said`` in a job without one."""
         return self.answer_id is not None or bool(self.said)
 
     @property
@@ -138,7 +138,7 @@ class Job(SQLModel, table=True):
 
 
 FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see why."
-"""The notice to a user, sent once, when a message finally failed (docs/decisions.md: failure notice)."""
+"""The notice to a user, sent once, when Maestro gives up on a message (docs/decisions.md: failure notice)."""
 
 CANCELLED_NOTICE = "An operator cancelled this message, so I will not answer it."
 """The notice to a user, sent once, when an operator cancels the message."""
@@ -151,13 +151,13 @@ ENDED_IN_TEMPORAL = "its workflow was "
 
 
 def new_notice_job(job: Job, notice_id: str, text: str, now: datetime) -> Job:
-    """Return a job without a lane that sends a notice of Maestro itself to the user of ``job``."""
+    """Return a job that sends a notice of Maestro itself to the user of ``job``; it has no lane (queue)."""
     copied = job.model_dump(include={"kind", "inbox_id", *Address.model_fields})
     return Job(**copied, id=notice_id, priority=Priority.OWNER, notice=text, created_at=now)
 
 
 class StepState(StrEnum):
-    """The state of an attempt at a step; interrupted: the process died; waiting: another attempt follows the wait."""
+    """The state of an attempt at a step; interrupted: the process died; waiting: a retry follows after a wait."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -167,10 +167,11 @@ class StepState(StrEnum):
 
 
 class JobStep(SQLModel, table=True):
-    """One attempt at one step; ``result`` is the JSON of the outcome that it returned.
+    """One attempt at one step; ``result`` is the JSON of the outcome that the step returned.
 
-    ``workflow_run`` and ``activity_attempt`` are Temporal's run id and attempt number: they tell which of two attempts
-    is older. ``activity_attempt`` is 0 for local activities: a repeated workflow task starts their numbers at 1 again.
+    ``workflow_run`` and ``activity_attempt`` are Temporal's run id and attempt number; they show which of two attempts
+    is older. ``activity_attempt`` is 0 for local activities, because a repeated workflow task counts their attempts
+    from 1 again.
     """
 
     __tablename__ = "job_steps"
@@ -210,11 +211,11 @@ class StepRef(Value):
 
 
 class StepGroup(StepRef):
-    """The payload of an activity that does several steps, each with a row of its own; ``step`` is the first one."""
+    """The payload of an activity that does several steps, each with a row of its own; ``step`` is the first step."""
 
 
 class JobEnding(Value):
-    """The end of a job, for its row and its search attributes."""
+    """The final status of a job, with its error and reason, for its row and its search attributes in Temporal."""
 
     status: JobStatus
     error: str = ""
@@ -222,7 +223,7 @@ class JobEnding(Value):
 
     @property
     def is_by_operator(self) -> bool:
-        """Whether an operator cancelled the job; after a stop by the user, no notice of the end is needed."""
+        """Whether an operator cancelled the job, so that the user needs a notice; a user's own stop needs none."""
         return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, ENDED_IN_TEMPORAL))
 
 
@@ -230,10 +231,10 @@ class JobRef(Value):
     """The payload of a workflow: the job, its run, its timeouts in seconds, and the task queues of its activities.
 
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue name means the task
-    queue of the workflow. With ``fair``, waiting activities are shared fairly between clients or channels. When
-    Temporal starts a run of a ``schedule``, such as cron-3, there is no job yet, and ``job_id`` is empty. ``dashboard``
-    is the base address of the pages for links, empty without one. Runs of releases without step groups are not
-    ``grouped``: their histories hold one activity for each step.
+    queue of the workflow. ``fair`` means that waiting activities are shared fairly between clients or channels.
+    ``job_id`` is empty when Temporal starts a run of a ``schedule``, such as cron-3, because no job exists yet.
+    ``dashboard`` is the base address for links to the dashboard, empty for no links. ``grouped`` means that one
+    activity may do several steps; runs of older releases have one activity for each step.
     """
 
     job_id: str
@@ -251,7 +252,7 @@ class JobRef(Value):
 
 
 def job_details(job_id: str, dashboard: str) -> str:
-    """Return the Markdown text for a job in the Temporal Web UI: a link to its page, and no text of users or agents."""
+    """Return a job's Markdown text for the Temporal Web UI: a link to the job's page, no text of users or agents."""
     job = f"[Job `{job_id}`]({dashboard}/queue/{job_id})" if dashboard else f"Job `{job_id}`"
     return f"{job}: its steps, prompts and answer."
 
@@ -268,8 +269,8 @@ Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator
 class JobEdits(View):
     """An operator's changes for a restart or a what-if; a field that is None stays as it was.
 
-    ``agent`` is the slug of the agent that answers; ``model`` is tried before the agent's own fallbacks; ``prompt`` is
-    the model's input instead of the message or the task. The stored message does not change.
+    ``agent`` is the slug of the agent that answers. ``model`` is called first, before the fallbacks of the agent.
+    ``prompt`` replaces the message or the task as the model's input. The stored message does not change.
     """
 
     agent: Slug | None = None
@@ -294,7 +295,7 @@ def job_edits(job: Job) -> JobEdits:
 
 
 def task_input(job: Job) -> str:
-    """Return the task that is the model's input in a job without a message; empty for a job that answers a message."""
+    """Return the model's input in a job without a message: the edited prompt or the task; empty for other jobs."""
     return (job_edits(job).prompt or job.task) if job.task else ""
 
 

@@ -1,4 +1,4 @@
-"""The timeline of one job's page: its attempts at steps, run by run."""
+"""The timeline on the page of one job: every attempt at a step, grouped by run."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ WIDTH = 100.0
 """The width of the time scale of a run, in percent."""
 
 THIN = 0.6
-"""The least width of a bar, in percent, so that a very short step is still visible."""
+"""The least width of a step's bar, in percent, so that a very short step is still visible."""
 
 NOWHERE = -1
-"""The index for a record that belongs to no attempt."""
+"""The index of records that belong to no attempt at a step."""
 
 
 @dataclass(frozen=True)
 class AttemptRecords:
-    """The calls, questions, actions and deliveries of one attempt at a step."""
+    """The model calls, tool calls, questions, actions (tags) and deliveries of one attempt at a step."""
 
     calls: list[CallView] = field(default_factory=list)
     tools: list[ToolRunView] = field(default_factory=list)
@@ -45,9 +45,9 @@ class AttemptRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineEntry(AttemptRecords):
-    """One attempt at one step with its records; ``words`` is the purpose of the step, ``note`` its result in words.
+    """One attempt at one step, with its records; ``words`` is the step's purpose, ``note`` the attempt's result.
 
-    ``offset`` and ``width`` are its position on the time scale of its run, which is ``WIDTH`` wide.
+    ``offset`` and ``width`` are the start and the length of the attempt's bar, in percent of the run's time scale.
     """
 
     step: StepView
@@ -74,13 +74,13 @@ class RunTimeline:
 
 @dataclass(frozen=True)
 class JobTimeline:
-    """The runs of a job, newest first; ``unplaced`` are records without a recorded step, from older releases."""
+    """The runs of a job, newest first; ``unplaced`` are records of older releases, which name no step."""
 
     runs: Sequence[RunTimeline] = ()
     unplaced: AttemptRecords = field(default_factory=AttemptRecords)
 
     def newest_runs(self, most_steps: int) -> Sequence[RunTimeline]:
-        """Return the newest runs with up to ``most_steps`` steps in total, but at least one run."""
+        """Return the newest runs that have at most ``most_steps`` attempts in total, but at least one run."""
         steps = accumulate(len(run.entries) for run in self.runs)
         return self.runs[: max(1, sum(count <= most_steps for count in steps))]
 
@@ -90,7 +90,7 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
     records = defaultdict[int, AttemptRecords](AttemptRecords)
 
     def records_of(name: str, at: datetime | None = None) -> AttemptRecords:
-        """Return the records of an attempt at a step: the last one that began by ``at``, else the first."""
+        """Return the records of the last attempt at a step that began by ``at``, else of the first attempt."""
         named = [index for index, step in enumerate(job.steps) if step.step == name]
         begun = [index for index in named if at is None or job.steps[index].started_at <= at]
         return records[begun[-1] if begun else named[0] if named else NOWHERE]
@@ -105,7 +105,7 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
     for question in job.questions:
         records_of(StepKind.TOOL.numbered_step(question.number, question.place)).questions.append(question)
     records_of(StepKind.TAGS).actions.extend(job.actions)
-    # A notice is sent by the step ``notice``; a job that only sends a notice has ``deliver`` instead.
+    # The step ``notice`` sends the notice of a failure; a job that only sends a notice uses ``deliver``.
     has_notice_step = any(step.step == StepKind.NOTICE for step in job.steps)
     for chunk in job.deliveries:
         is_notice = has_notice_step and chunk.purpose is not DeliveryPurpose.ANSWER
@@ -120,7 +120,7 @@ def build_timeline(record: JobRecord, job: JobDetail, now: datetime) -> JobTimel
 
 
 def current_step(job: JobDetail) -> StepView | None:
-    """Return the running or waiting step of an open job, None between two steps and after the end of the job."""
+    """Return the step that runs or waits now; None between two steps and after the end of the job."""
     if job.status.ended or not job.steps:
         return None
     last = job.steps[-1]
@@ -128,7 +128,7 @@ def current_step(job: JobDetail) -> StepView | None:
 
 
 def _run_timeline(run: int, entries: Sequence[TimelineEntry], now: datetime) -> RunTimeline:
-    """Return a run with its attempts on one time scale; a running attempt extends to ``now``."""
+    """Return a run with the bars of its attempts on one time scale; a running attempt lasts until ``now``."""
     began = min(entry.step.started_at for entry in entries)
     ended = max(_attempt_end(entry, now) for entry in entries)
     whole = (ended - began).total_seconds()

@@ -1,4 +1,4 @@
-"""The rules of replays, and their previews: next step, cost and repeated effects (docs/invariants.md: resume)."""
+"""The rules and the previews of replays: next step, cost and repeated effects (docs/invariants.md: resume)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,10 +20,10 @@ from maestro.domain.tools import ToolRun, ToolState
 from maestro.domain.values import View
 
 START_STEP = "start"
-"""The step of a preview for a job that starts from the beginning."""
+"""The step that a preview names for a job that would start from the beginning."""
 
 END_STEP = "end"
-"""The step of a preview for a job with every step done, so that it only has to be closed."""
+"""The step that a preview names if every step of a job is done, so that the job only has to be closed."""
 
 SENDING_STEPS = (StepKind.DELIVER, END_STEP)
 """The steps after which no model call, tool call or action follows."""
@@ -32,8 +32,8 @@ SENDING_STEPS = (StepKind.DELIVER, END_STEP)
 class ReplayMode(StrEnum):
     """The way in which a job is replayed.
 
-    Resume continues at the failed step and keeps every result. Restart answers again in a new, linked job. What-if only
-    shows what would be answered now and acts on nothing (docs/decisions.md: what-if).
+    Resume continues the job at its failed step and keeps the results of finished steps. Restart answers again in a new
+    job, linked to the old one. What-if shows an answer and acts on nothing (docs/decisions.md: what-if).
     """
 
     RESUME = "resume"
@@ -49,10 +49,10 @@ def replay_refusal(
 ) -> str | None:
     """Return why a job cannot be replayed in this mode, as a sentence for operators; None if it can.
 
-    ``newest`` is the job that now answers the same message or does the same task: the job itself or a restart of it.
-    ``led_to`` are the jobs that its answer started. ``held`` means that a chunk of its answer is unconfirmed and was
-    not sent again; a resume sends it. A message is answered once: only the newest job may be resumed, and no restart
-    begins while that job or a job in ``led_to`` is open. A what-if sends nothing, so any number may run.
+    ``newest`` is the latest job for the same message or task: the job itself or a restart of it. ``led_to`` are the
+    jobs that the job's answer started. ``held`` means that a chunk (part) of the answer is unconfirmed and was not sent
+    again; a resume sends it. A message is answered once, so only the newest job may be resumed. No restart begins while
+    the newest job or a job in ``led_to`` is open. A what-if sends nothing, so any number may run.
     """
     if job.erased:
         return f"what was said in job {job.id} was deleted with its conversation, so there is nothing to answer."
@@ -69,7 +69,7 @@ def replay_refusal(
 
 
 def _duplicate_refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
-    """Return which other job already does the work of this one, as a sentence for operators; None without one."""
+    """Return why another job makes this replay a duplicate, as a sentence for operators; None if none does."""
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
         work = "message" if job.inbox_id is not None else "task"
         return f"the {work} of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
@@ -103,7 +103,7 @@ def is_script(job: Job) -> bool:
 
 
 def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
-    """Return why the edits cannot apply to a replay of this job and what to do instead; None if they can."""
+    """Return why an operator's edits cannot apply to a replay, with what to do instead; None if they can."""
     if not edits.any:
         return None
     if mode is ReplayMode.RESUME:
@@ -121,12 +121,12 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
 
 
 def effective_edits(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
-    """Return the edits of a replay: the requested ones, else those of the earlier job."""
+    """Return the requested edits of a replay; if None, those stored with the newest job (restart) or the job."""
     return edits if edits is not None else job_edits(newest if mode is ReplayMode.RESTART else job)
 
 
 def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
-    """Return a new job for the same message or task, from the beginning; without ``edits``, those of the old job."""
+    """Return a new job that restarts ``job`` from the beginning; ``edits`` None means the edits of ``job``."""
     copied = {"kind", "priority", "lane", "inbox_id", *Address.model_fields}
     if job.parent_id is not None:  # A delegated task is not routed, so its agent is copied.
         copied |= {"agent_id", "client_id", "conversation_id", "parent_id", "depth", "task", "hears"}
@@ -137,7 +137,7 @@ def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
 
 
 def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
-    """Return a new job that only shows an answer; it has no lane, parent or schedule, so no job waits for it."""
+    """Return a new job that only shows an answer; without a lane (queue) and a parent, it delays no other job."""
     copied = {"kind", "priority", "inbox_id", "agent_id", "client_id", "conversation_id", "task", *Address.model_fields}
     edited = job.edits if edits is None else edits.text
     fields = job.model_dump(include=copied)
@@ -145,7 +145,7 @@ def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
 
 
 def build_what_if_input(what_if: Job, job: Job) -> Job:
-    """Return the original job with the agent and the edits of the what-if, as a value that is never stored."""
+    """Return a copy of the original job with the agent and the edits of the what-if; the copy is never stored."""
     return Job(**job.model_dump() | what_if.model_dump(include={"agent_id", "client_id", "edits", "what_if"}))
 
 
@@ -170,13 +170,12 @@ class Effect(View):
 
 
 class ReplayPreview(View):
-    """A preview of a replay: its effects and its cost if it began now.
+    """A preview of a replay: the effects and the cost if the replay began now.
 
-    If the replay is not ``possible``, ``problem`` is the reason, and the other fields are empty. The job would continue
-    at ``step``, which is start for a new job, and keep the results of the ``kept`` steps. ``modelCalls`` are certain;
-    with ``more``, others may follow, depending on the model's answers. ``firstCalls`` is the number of calls that were
-    answered before, for ``firstCostUsd``; ``costUsd`` is the cost of the certain calls, estimated from that. Costs are
-    null when unknown.
+    If the replay is not ``possible``, ``problem`` is the reason and the other fields are empty. ``step`` is where the
+    job would continue, ``start`` for a new job. The results of the ``kept`` steps are used again. ``modelCalls`` counts
+    the model calls that are certain; ``more`` means that others may follow. ``firstCalls`` counts the calls answered
+    before, which cost ``firstCostUsd``. ``costUsd`` is the estimated cost of the certain calls. Unknown costs are null.
     """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
@@ -197,7 +196,7 @@ class ReplayPreview(View):
 
 @dataclass(frozen=True)
 class ReplayEvidence:
-    """The rows of a job that a replay repeats, with the numbers of its tasks: ``withheld`` and started ones."""
+    """The stored rows of a job to replay; ``tasks`` counts delegated tasks that started, ``withheld`` the others."""
 
     job: Job
     steps: Sequence[JobStep] = ()
@@ -210,7 +209,7 @@ class ReplayEvidence:
 
     @property
     def chunks(self) -> Sequence[Delivery]:
-        """The chunks of the answer, sent or not."""
+        """The chunks (parts) of the job's answer or notice, sent or not."""
         return [chunk for chunk in self.deliveries if chunk.purpose is DeliveryPurpose.ANSWER or self.job.notice]
 
     @property
@@ -220,13 +219,13 @@ class ReplayEvidence:
 
 
 def build_preview(evidence: ReplayEvidence, mode: ReplayMode, edits: JobEdits) -> ReplayPreview:
-    """Return the preview of a replay of a job; ``edits`` are the changes that would apply."""
+    """Return the preview of a replay; ``edits`` are the operator's changes that would apply."""
     answered = evidence.answered
     costs = [call.cost_usd for call in answered if call.cost_usd is not None]
     first_cost = sum(costs) if answered and len(costs) == len(answered) else None
     if mode is ReplayMode.RESUME:
         done = finished_results(evidence.steps)
-        # A completed job can only be resumed for unconfirmed chunks, so it continues with the delivery.
+        # A completed job is only resumed to send unconfirmed chunks again, so it continues with the delivery.
         is_completed = evidence.job.status is JobStatus.COMPLETED
         step = StepKind.DELIVER if is_completed else next_step(evidence.job, done) or END_STEP
         calls, more = _resumed_calls(evidence, step)
@@ -262,7 +261,7 @@ def _resumed_calls(evidence: ReplayEvidence, step: str) -> tuple[int, bool]:
         return 1, True
     (number,) = step_numbers(step)
     stored = [call for call in evidence.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
-    # A stored answer is not paid for again; if it asks for tools, another call follows with their results.
+    # A stored answer is not paid for again. If it calls tools, a paid call with the tools' results follows.
     return (0, compacts_again) if stored and not stored[0].tool_calls else (1, True)
 
 
@@ -296,7 +295,7 @@ def _tool_effects(tools: Sequence[ToolRun]) -> Iterator[Effect]:
 
 
 def _delivery_effects(evidence: ReplayEvidence) -> Iterator[Effect]:
-    """Yield the effects on the answer's chunks: those that are sent, may be sent twice, or stay."""
+    """Yield the effects on the answer's chunks (parts): those to send, those maybe sent twice, and those that stay."""
     if not evidence.chunks:
         text = "the answer is passed on to the agent that waits for it" if evidence.job.hears else "the answer is sent"
         yield Effect(kind=EffectKind.SEND, text=text, count=1)

@@ -1,8 +1,7 @@
-"""The kinds of steps, the steps of each kind of job in their order, their results, and the wait before a retry.
+"""The kinds of steps, their order in each kind of job, their results, and the wait before a retry.
 
-Workflows run these steps; the preview of a replay uses their stored results (docs/invariants.md: resume).
-
-See docs/decisions.md: retry.
+Workflows run these steps; previews of replays use the stored results (docs/invariants.md: resume; docs/decisions.md:
+retry).
 """
 
 import itertools
@@ -58,7 +57,7 @@ _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=
 
 
 class StepKind(StrEnum):
-    """A kind of step, in the order of the flow: its name, its purpose for operators, and the type of its result.
+    """A kind of step, listed in the order of the flow, with its purpose for operators and the type of its result.
 
     If a job may have several steps of one kind, they are numbered: ``model-2``, ``tool-2-0`` and ``park-1``.
     """
@@ -98,25 +97,25 @@ class StepKind(StrEnum):
 _BY_NAME: Mapping[str, StepKind] = {kind.value: kind for kind in StepKind}
 
 OPTIONAL = frozenset({StepKind.MEDIA, StepKind.VOICE, StepKind.COMPACTION})
-"""Steps without which an answer is still possible: a resume tries a failed one again."""
+"""Steps that may fail without preventing the answer; a resume tries a failed one again."""
 
 PREPARATION = (StepKind.ROUTE, StepKind.CONVERSATION, StepKind.CONTEXT)
 """Steps that one transaction does if no other step is needed between them (ADR 36)."""
 
 AFTERMATH = (StepKind.NOTICE, StepKind.CLOSE, StepKind.PARK)
-"""Prefixes of the steps that follow a failure, a stop or a wait: they do not lead to an answer."""
+"""Name prefixes of the steps after a failure, a stop or a wait; these steps do not lead to an answer."""
 
 AFTER_A_STOP = (StepKind.DELIVER, *AFTERMATH)
-"""Steps that still run after a user stopped the job: a delivery in progress is finished, and the job is closed."""
+"""Steps that still run after a user stopped the job: they finish a delivery in progress and close the job."""
 
 AFTER_THE_END = (StepKind.CLOSE, StepKind.PARK)
-"""Steps that run although another process may have ended the job: each checks this itself."""
+"""Steps that start even if another process may have ended the job; each step checks the job's state itself."""
 
 Results = Callable[[str], Any]
-"""A function from the name of a step to its result, None for an optional step that has not finished."""
+"""A function that returns the result of a named step, None for an optional step that has not finished."""
 
 StepPath = Callable[[Results], Iterator[tuple[str, ...]]]
-"""A function that yields the steps in order; the steps of one tuple run in parallel, before the next tuple."""
+"""A function that yields the steps of a job in order; the steps in one tuple run in parallel."""
 
 
 class StepPending(Exception):
@@ -131,13 +130,13 @@ def step_kind(step: str) -> StepKind | None:
 
 
 def step_numbers(step: str) -> tuple[int, ...]:
-    """Return the numbers in a step's name: of the model call and the tool call, or of the run."""
+    """Return the numbers in a step's name: those of its model call and tool call, or of its run."""
     numbered = NUMBERED.match(step)
     return tuple(map(int, numbered["numbers"].split("-")[1:])) if numbered else ()
 
 
 def step_purpose(step: str) -> str:
-    """Return the purpose of a step for operators, with the number of a model call."""
+    """Return the purpose of a step as operators read it; for a model call, with the number of the call."""
     kind = step_kind(step)
     if kind is None:
         return step
@@ -216,7 +215,7 @@ def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def finished_results(steps: Sequence[JobStep]) -> dict[str, str]:
-    """Return the JSON results of the finished steps by name, without steps that follow a failure or a wait."""
+    """Return the JSON results of the finished steps by name, except the steps after a failure, a stop or a wait."""
     done = (step for step in steps if step.state is StepState.DONE)
     return {step.step: step.result for step in done if not step.step.startswith(AFTERMATH)}
 
@@ -254,20 +253,20 @@ def _known_steps(job: Job, done: Mapping[str, str]) -> Iterator[str]:
 
 
 def result_words(row: JobStep) -> str:
-    """Return the result of an attempt at a step in words, empty where its state is enough."""
+    """Return the result of an attempt at a step in words, empty if the state of the attempt says enough."""
     if not row.result:
         return ""
     try:
         if row.state is StepState.WAITING:
             return f"waits for {Wait.model_validate_json(row.result).reason}"
         outcome: StepOutcome | None = read_outcome(row.step, row.result)
-    except ValidationError:  # A result in the form of another release must not make the whole page fail.
+    except ValidationError:  # A result that another release wrote must not make the whole page fail.
         return ""
     return outcome.words if outcome is not None else ""
 
 
 class RetryRules(Value):
-    """The number of attempts and the base delays, in seconds, for retries of a failed step."""
+    """The most attempts and the first delay, in seconds, for each source of a step's failure."""
 
     provider_attempts: int
     provider_base: float
@@ -281,17 +280,17 @@ LONGEST_PLATFORM_WAIT = timedelta(minutes=1)
 
 
 LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
-"""The longest wait that a provider may ask for: a waiting job keeps its position, and would hold up its lane."""
+"""The longest wait that a provider may request; meanwhile the job blocks the later jobs of its lane (queue)."""
 
 
 def wait_before_retry(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
     """Return the wait before the next attempt after ``failures`` failed attempts, None to give up.
 
-    A failed provider call gets ``provider_attempts``, with waits that start at ``provider_base`` seconds and double, or
-    the wait that the provider asked for (docs/decisions.md: retry). If that is more than ``LONGEST_PROVIDER_WAIT``, the
-    job fails with that reason and can be resumed later. A failed platform call gets ``platform_attempts`` with shorter
-    waits. An internal error gets ``own_attempts``, from one second on. An unavailable store is retried without limit,
-    since the job is not at fault. An error that is not retryable gets no further attempt.
+    A failed provider call gets ``provider_attempts``. The waits start at ``provider_base`` seconds and double, unless
+    the provider requested a wait (docs/decisions.md: retry). If it requested more than ``LONGEST_PROVIDER_WAIT``, the
+    job fails and can be resumed later. A failed platform call gets ``platform_attempts`` with shorter waits. An
+    internal error gets ``own_attempts``, with waits from one second on. Calls to an unavailable store are repeated
+    without limit, because the job is not at fault. An error that is not retryable gets no further attempt.
     """
     known = error if isinstance(error, MaestroError) else None
     if known is not None and not known.retryable:
@@ -309,14 +308,14 @@ def wait_before_retry(error: BaseException, failures: int, rules: RetryRules) ->
     )
     if failures >= attempts or too_long:
         return None
-    # The store may be unavailable for days, and more than twenty doublings would overflow.
+    # An outage of the store may last for days, and more than twenty doublings of the wait would overflow.
     wait: timedelta = base * 2 ** min(failures - 1, 20)
     short = source in (FailureSource.PLATFORM, FailureSource.STORE)
     return requested_wait or (min(wait, LONGEST_PLATFORM_WAIT) if short else wait)
 
 
 def waiting_notice(wait: Wait, now: datetime) -> str:
-    """Return the notice of why the answer waits, with the approximate time if it is a minute or more."""
+    """Return the notice to the user why the answer waits, with the approximate wait if it is a minute or more."""
     why, when = _NOTICES[wait.reason]
     remaining = wait.wake_at - now if wait.wake_at is not None else timedelta()
     if remaining < _MINUTE:

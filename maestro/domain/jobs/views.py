@@ -39,7 +39,7 @@ class StepView(View):
 
 
 class CallView(View):
-    """One attempt at one model call, with the names of the tools it asked for; ``cost_usd`` is None when unknown."""
+    """One attempt at one model call; ``tools`` are those that the model called, ``cost_usd`` is None when unknown."""
 
     id: int
     purpose: CallPurpose
@@ -69,9 +69,9 @@ class CallPage(View):
 
 
 class ToolRunView(View):
-    """One tool call: ``number`` is the model call that asked for it, ``place`` its index in that answer, from 0.
+    """One tool call; ``number`` is the model call that requested it, ``place`` its index in that answer, from 0.
 
-    ``arguments`` and ``result`` are excerpts of the tool's input and output; empty once they were deleted.
+    ``arguments`` and ``result`` are excerpts of the tool's input and output, empty after these were deleted.
     """
 
     number: int
@@ -104,10 +104,10 @@ class JobQuestionView(View):
 
 
 class DeliveryView(View):
-    """One chunk to send; ``excerpt`` is the beginning of its text, or of the file ``filename``.
+    """One chunk (part) of a message; ``excerpt`` is the beginning of its text, or of the file ``filename``.
 
-    ``repeats`` counts the times it was sent again although the platform may have had it: as many duplicates are
-    possible. ``standing`` is the last state that the platform reported.
+    ``repeats`` counts the sends after an unconfirmed one, each of which may have made a duplicate on the platform.
+    ``standing`` is the last state that the platform reported.
     """
 
     purpose: DeliveryPurpose
@@ -125,7 +125,7 @@ class DeliveryView(View):
 
 
 class ActionView(View):
-    """The result of one tag of the answer; ``detail`` is the sentence for the user, or why nothing was done."""
+    """One tag of the answer and its result; ``detail`` is the sentence for the user, or why nothing was done."""
 
     seq: int
     tag: str
@@ -135,7 +135,7 @@ class ActionView(View):
 
 
 class WouldActView(View):
-    """A tag in the answer of a what-if, which is not carried out; an incomplete one would be an error in any job."""
+    """A tag in the answer of a what-if, which is not carried out; ``complete`` is false without a closing tag."""
 
     seq: int
     tag: TagName
@@ -163,17 +163,17 @@ def first_line(text: str, max_chars: int = 140) -> str:
 
 
 def duration_ms(began: datetime, ended: datetime | None) -> int | None:
-    """Return a duration in milliseconds, None while it lasts; 0 if the clock was set back."""
+    """Return the milliseconds from ``began`` to ``ended``, None without an end; 0 if the clock was set back."""
     return max(0, (ended - began) // timedelta(milliseconds=1)) if ended is not None else None
 
 
 class JobSummary(View):
-    """One job in a list; ``attempts`` counts the failures of the current step, ``run`` the runs from 1.
+    """One job in a list; ``attempts`` counts the failures of the current step, ``run`` the workflow runs from 1.
 
-    A run of a heartbeat or a cron has its ``schedule``, such as cron-3, and its ``slot``, the planned time; an extra
-    run has no slot. ``webhook`` is the path of the webhook, null if the webhook was deleted. The ``excerpt`` is of the
-    message, or of the task. ``edits`` are an operator's changes for a restart, null without any. A ``whatIf`` job only
-    shows an answer and acts on nothing.
+    A job of a heartbeat or a cron has its ``schedule``, such as cron-3, and the planned time as ``slot``; an operator's
+    extra run has no slot. ``webhook`` is the path of the webhook, null if the webhook was deleted. ``excerpt`` is the
+    beginning of the message or of the task. ``edits`` are an operator's changes for a restart, null without any. A
+    ``whatIf`` job only shows an answer and acts on nothing.
     """
 
     id: str
@@ -209,14 +209,15 @@ class JobPage(Page[JobSummary]):
 
 
 class JobDetail(JobSummary):
-    """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, if that is configured.
+    """Everything about a job; ``temporal_url`` links to its workflow in Temporal's Web UI, null without a Web UI.
 
-    ``task`` is the task of a delegation, from the job ``parent_id``, or of a background job; ``said`` is the answer of
-    a background job. ``led_to`` are the jobs that this one started. ``merged`` are the jobs that it answers too.
-    ``erased`` means that its texts were deleted with its conversation. ``interrupted_cost_usd`` is the estimated cost
-    of calls that a crash interrupted, besides ``cost_usd``. ``route`` is the routing rule that chose the agent, or why
-    no agent answers. ``whatIfs`` are the what-ifs of this job; ``wouldAct`` are the tags on which a what-if did not
-    act. ``substitution`` is not null if another model or account answered than the agent's first choice.
+    ``task`` is the task that the job ``parent_id`` delegated, or that of a background job; ``said`` is the answer of a
+    background job. ``led_to`` are the jobs that this job started. ``merged`` are the jobs whose messages this job
+    answers. ``erased`` means that the texts of the job were deleted with its conversation. ``interrupted_cost_usd`` is
+    the estimated cost of interrupted calls, which ``cost_usd`` leaves out. ``route`` is the routing rule that chose the
+    agent, or why no agent answers. ``whatIfs`` are the what-ifs of this job. ``wouldAct`` are the tags of a what-if's
+    answer, which are not carried out. ``substitution`` is not null if another model or account answered than the
+    agent's first choice.
     """
 
     conversation_id: int | None
@@ -326,7 +327,7 @@ def _route_reason(steps: Sequence[JobStep]) -> str:
     results = [step.result for step in steps if step.step == StepKind.ROUTE and step.state is StepState.DONE]
     try:
         return RouteOutcome.model_validate_json(results[-1]).reason if results else ""
-    except ValidationError:  # A result in the form of another release must not make the whole view fail.
+    except ValidationError:  # A result that another release wrote must not make the whole view fail.
         return ""
 
 

@@ -18,13 +18,13 @@ DEMO = "demo"
 """The provider, account and model that answer if no account is configured (docs/decisions.md: demo model)."""
 
 WHOLE_ACCOUNT = ""
-"""The model name of a cool-down for the whole account, as when its quota is used up."""
+"""The model name of a cool-down for a whole account, for example after the account's quota is used up."""
 
 QUOTA_WAIT = timedelta(hours=1)
-"""The cool-down of an account without credit if the provider names no time."""
+"""The cool-down of an account without credit if the provider does not say how long to wait."""
 
 REFERENCES = ("env:", "file:")
-"""The prefixes of a reference to a key that is stored elsewhere."""
+"""The prefixes of a reference to a key in the environment or in a file."""
 
 
 class AccountType(StrEnum):
@@ -42,7 +42,7 @@ class AccountStatus(StrEnum):
 
 
 class AccountSource(StrEnum):
-    """The origin of an account; an account that was removed from its configuration or environment is deleted."""
+    """The origin of an account; an account that is removed from configuration or environment is deleted."""
 
     CONFIGURATION = "configuration"
     ENVIRONMENT = "environment"
@@ -52,10 +52,10 @@ class AccountSource(StrEnum):
 class ModelAccount(SQLModel, table=True):
     """A row of ``accounts``: an account of a provider, with the state that all workers share.
 
-    ``model`` is the default, ``models`` are further ones, separated by white space; without any, the account serves
-    every model of its provider. ``secret`` is the encrypted key or a reference such as ``env:NAME``, and only set for
-    accounts created through the API. ``rate_limited_until`` is the latest end of its cool-downs, for display only; the
-    rows of ``account_limits`` decide. ``spent_usd`` does not include calls with an unknown price.
+    ``model`` is the default model, ``models`` are further models, separated by white space; without any, the account
+    serves every model of its provider. ``secret`` is the encrypted key or a reference such as ``env:NAME``, and only
+    set for accounts created through the API. ``rate_limited_until`` is the latest end of the account's cool-downs, for
+    display only; the rows of ``account_limits`` decide. ``spent_usd`` does not include calls with an unknown price.
     """
 
     __tablename__ = "accounts"
@@ -87,16 +87,16 @@ class ModelAccount(SQLModel, table=True):
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
     def lists_model(self, model: str) -> bool:
-        """Return whether the model is the account's default or one of those that it lists."""
+        """Return whether the model is the account's default model or one of its further models."""
         return model == self.model or model in self.models.split()
 
     def api_name(self, model: str) -> str:
-        """Return the model's name as the provider knows it; a name that the account lists is unchanged."""
+        """Return the provider's name of a model; a model that the account lists keeps its name."""
         return model if self.lists_model(model) else api_name(self.provider, model)
 
 
 class AccountLimit(SQLModel, table=True):
-    """The cool-down of one model of an account; ``strikes`` counts the limits since the last success."""
+    """The cool-down of one model of an account; ``strikes`` counts the rate limits since the last successful call."""
 
     __tablename__ = "account_limits"
 
@@ -109,14 +109,14 @@ class AccountLimit(SQLModel, table=True):
     def is_in_force(self, now: datetime) -> bool:
         """Return whether the cool-down is in force.
 
-        A cool-down that begins in the future is ignored: the clock was set back after it was stored.
+        A cool-down that begins in the future is ignored, because the clock was set back after the cool-down began.
         """
         return self.limited_at <= now < self.limited_until
 
 
 @dataclass(frozen=True)
 class StoredKey:
-    """A key in its stored form: encrypted, or a reference; ``last4`` is its end, empty for a short key."""
+    """A key as it is stored: encrypted, or a reference; ``last4`` are its last characters, empty for a short key."""
 
     secret: str
     last4: str = ""
@@ -133,19 +133,19 @@ AccountModel = tuple[int, str]
 
 @dataclass(frozen=True)
 class AccountChoice:
-    """An account and the model to call it with, by the provider's name for it (docs/decisions.md: failover)."""
+    """An account, and the provider's name of the model to call (docs/decisions.md: failover)."""
 
     account: ModelAccount
     model: str
 
     @property
     def keys(self) -> tuple[AccountModel, AccountModel]:
-        """The keys of the cool-downs of the whole account and of this model."""
+        """The keys by which the cool-downs of the whole account and of this model are found."""
         account_id = self.account.id or 0
         return (account_id, WHOLE_ACCOUNT), (account_id, self.model)
 
     def cool_down_end(self, limited: Mapping[AccountModel, datetime]) -> datetime | None:
-        """Return the end of the choice's last cool-down, None without one."""
+        """Return when both the account and the model are out of cool-down, None without a cool-down."""
         return max((limited[key] for key in self.keys if key in limited), default=None)
 
 
@@ -159,9 +159,9 @@ def choose_account(
     """Return the account to call, None if no active account is free; accounts for the first model are preferred.
 
     ``models`` are the requested model and its fallbacks, as ``provider/model`` or names that imply a provider.
-    ``limited`` holds the end of each cool-down, ``tried`` the choices that have failed in this call, and ``underway``
-    the number of calls in progress by account id. Within a provider, the lowest priority wins, then the account with
-    the fewest calls.
+    ``limited`` holds the end of each cool-down, ``tried`` the accounts and models that failed in this call.
+    ``underway`` is the number of calls in progress by account id. Among the accounts for one model, the lowest priority
+    comes first, then the fewest calls.
     """
 
     def rank(account: ModelAccount) -> tuple[int, int, int]:
@@ -173,12 +173,12 @@ def choose_account(
 
 
 def accounts_for_models(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[ModelAccount]:
-    """Return the accounts that can serve at least one of the models without a substitute."""
+    """Return the accounts that can serve at least one of the models itself, without a substitute model."""
     return [account for account in accounts if any(can_serve(account, model) for model in filter(None, models))]
 
 
 def can_serve(account: ModelAccount, model: str) -> bool:
-    """Return whether an account serves the model: it lists the name, or accepts the model of its provider."""
+    """Return whether an account serves a model: the account lists it, or serves every model of its provider."""
     if account.lists_model(model):
         return True
     is_accepted = not account.models or account.lists_model(account.api_name(model))
@@ -186,9 +186,10 @@ def can_serve(account: ModelAccount, model: str) -> bool:
 
 
 def list_candidates(accounts: Sequence[ModelAccount], models: Sequence[str]) -> list[AccountChoice]:
-    """Return each active account of ``accounts`` with the model to call, those that serve the first model first.
+    """Return the active accounts, each with the model to call; accounts that serve the first model come first.
 
-    An account may occur with several of the models. An account for none of them comes last, with its default model.
+    An account may occur with several of the models. An account that serves none of them comes last, with its default
+    model.
     """
     active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
     able = [
@@ -207,7 +208,7 @@ def first_recovery(
     limited: Mapping[AccountModel, datetime],
     unfit: Collection[AccountModel] = (),
 ) -> datetime | None:
-    """Return the end of the first cool-down among the accounts for a call, None without a cool-down.
+    """Return the earliest end of a cool-down among the accounts for a call, None without a cool-down.
 
     Accounts and models in ``unfit`` do not count.
     """
@@ -216,10 +217,10 @@ def first_recovery(
 
 
 def cool_down_length(strikes: int, retry_after: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
-    """Return the length of a cool-down: the provider's requested wait, or the ladder's step if that is longer.
+    """Return the length of a cool-down: the ``ladder`` step, or the provider's requested wait if that is longer.
 
-    ``strikes`` counts the limits in a row, this one included. ``retry_after`` is None if the provider named no wait.
-    ``ladder`` holds the length for each number of strikes.
+    ``strikes`` counts the rate limits in a row, the latest included. ``retry_after`` is None if the provider requested
+    no wait. ``ladder`` holds the length for each number of strikes.
     """
     step = ladder[min(strikes, len(ladder)) - 1]
     return max(step, retry_after or step)
@@ -243,8 +244,8 @@ class LimitView(View):
 class AccountView(View):
     """An account of a provider with its usage, its last error and its cool-downs.
 
-    ``state`` is ``limited`` while any cool-down in ``limits`` is in force. ``last4`` has the last characters of its
-    key, if the key is long enough. ``reference`` says where a key outside of the database is stored, such as
+    ``state`` is ``limited`` while a cool-down in ``limits`` is in force. ``last4`` are the last characters of the key,
+    if the key is long enough. ``reference`` says where the key is stored if it is not in the database, such as
     ``env:NAME``. ``spentUsd`` does not include calls with an unknown price.
     """
 
@@ -275,13 +276,13 @@ class AccountView(View):
 
 
 class AccountPage(Page[AccountView]):
-    """A page of accounts, in the order in which calls use them."""
+    """A page of accounts, in the order in which Maestro tries them."""
 
 
 class NewAccount(View):
     """An account to create; ``api_key`` is a key, which is stored encrypted, or ``env:NAME`` or ``file:PATH``.
 
-    Fields that are not given have the defaults of ``llm.accounts`` in the configuration.
+    A field that is not given gets the default of ``llm.accounts`` in the configuration.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Budgets: daily limits, reservations before a call, settlement after it; the clients that pay; views for operators."""
+"""Budgets: daily limits, reservations before calls and settlement after them; clients that pay; views for operators."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.values import Dollars, Name, OptionalSlug, Page, View, Weight, Word
 
 DUST = 1e-9
-"""Amounts below this, in US dollars, count as 0: they are rounding errors of sums."""
+"""The amount in US dollars below which a difference counts as a rounding error."""
 
 NEAR = 0.8
-"""The used share from which a budget counts as nearly used up."""
+"""The used part of a budget, from 0 to 1, from which the budget counts as nearly used up."""
 
 CONVERSATIONS = 20
-"""The most conversations in a list: those with the highest spending today."""
+"""The most conversations in a list of budgets: those with the highest spending today."""
 
 
 class BudgetScope(StrEnum):
-    """The calls that a budget limits: those of one agent, client or conversation; ``day`` stands for all calls."""
+    """The calls that a budget limits: those of one agent, client or conversation; ``day`` means all calls of a day."""
 
     DAY = "day"
     AGENT = "agent"
@@ -49,7 +49,7 @@ class Spending(SQLModel, table=True):
 
 
 class Reservation(SQLModel, table=True):
-    """The estimated cost of a call in progress, in US dollars, counted on the day on which the call began.
+    """The estimated cost of a call in progress, in US dollars; ``day`` is the day on which the call began.
 
     A call has one reservation for all of its attempts.
     """
@@ -65,10 +65,10 @@ class Reservation(SQLModel, table=True):
 
 
 class Client(SQLModel, table=True):
-    """The payer of an agent's or a channel's calls; ``daily_budget_usd`` is None without a limit of its own.
+    """The customer who pays for an agent's or a channel's calls; ``daily_budget_usd`` is None for the general limit.
 
-    ``plan`` says how the client is billed, a word for the operator's accounting. ``slug`` is empty if none was given.
-    ``weight`` is the client's share in the fair queue: a client with 2 gets twice as much as one with 1.
+    ``plan`` says how the client is billed, for the operator's accounting only. ``slug`` is empty if none was given.
+    ``weight`` is the weight in the fair queue: a client with 2 gets twice as much as one with 1.
     """
 
     __tablename__ = "clients"
@@ -83,12 +83,12 @@ class Client(SQLModel, table=True):
 
 
 Scope = tuple[BudgetScope, str]
-"""A scope and its subject, as in ``Spending``."""
+"""A budget scope and its subject, such as an agent's id as text; see ``Spending``."""
 
 
 @dataclass(frozen=True)
 class Payer:
-    """The agent, client and conversation charged for a job's calls, with their own daily limits in US dollars."""
+    """The agent, client and conversation charged for a job's calls, and the daily limits of agent and client in USD."""
 
     agent_id: int | None = None
     agent: str | None = None
@@ -100,7 +100,7 @@ class Payer:
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """Return every scope in which the calls of the payer count."""
+        """Return every budget scope and subject to which the payer's calls are charged."""
         named = (
             (BudgetScope.AGENT, self.agent_id),
             (BudgetScope.CLIENT, self.client_id),
@@ -111,7 +111,7 @@ class Payer:
 
 @dataclass(frozen=True)
 class BudgetLimit:
-    """The daily limit of one scope in US dollars; ``name`` is the name of its subject for operators."""
+    """The daily limit of one scope in US dollars; ``name`` is the name of the agent or client for operators."""
 
     scope: BudgetScope
     subject: str
@@ -144,7 +144,7 @@ _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
 def applicable_limits(payer: Payer, budgets: BudgetSettings) -> tuple[BudgetLimit, ...]:
     """Return the limits that apply to the calls of a payer; the limit for all calls is first.
 
-    An agent's or a client's own limit replaces the general one; a limit of 0 means no limit.
+    A limit of the agent or client itself replaces the general one; a limit of 0 means no limit.
     """
     agent = budgets.agent_day_usd if payer.agent_usd is None else payer.agent_usd
     client = budgets.client_day_usd if payer.client_usd is None else payer.client_usd
@@ -159,10 +159,10 @@ def applicable_limits(payer: Payer, budgets: BudgetSettings) -> tuple[BudgetLimi
 
 
 def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, SpendingLevel]) -> BudgetLimit | None:
-    """Return the first limit that spending and reservations have reached, None if all have room.
+    """Return the first limit that spending and reservations have reached, None if no limit is reached.
 
     A call may start while anything remains of the budget, so a budget is exceeded by at most the estimate of one call.
-    A scope without a level has spent nothing.
+    A scope that is missing in ``levels`` has spent nothing.
     """
     for limit in limits:
         level = levels.get((limit.scope, limit.subject), SpendingLevel())
@@ -172,14 +172,14 @@ def exceeded_limit(limits: Sequence[BudgetLimit], levels: Mapping[Scope, Spendin
 
 
 def utc_day(moment: datetime) -> date:
-    """Return the day (UTC) on which a moment counts for budgets."""
+    """Return the day (UTC) to whose budgets a time belongs."""
     return moment.astimezone(UTC).date()
 
 
 class BudgetState(StrEnum):
     """The state of a budget.
 
-    When a budget is used up, further calls of the day are refused or made with the cheaper fallback model.
+    When a budget is used up, Maestro refuses further calls of the day or makes them with the cheaper fallback model.
     """
 
     FINE = "fine"
@@ -188,7 +188,7 @@ class BudgetState(StrEnum):
 
 
 class Spender(NamedTuple):
-    """An agent, a client or a conversation with its own daily budget in US dollars; None without one, 0: no limit."""
+    """An agent, client or conversation; ``usd`` is its own daily budget in US dollars: None for none, 0 for no limit."""
 
     scope: BudgetScope
     subject: str
@@ -197,11 +197,10 @@ class Spender(NamedTuple):
 
 
 class BudgetView(View):
-    """One budget today, in US dollars; ``name`` is that of its subject, null for the budget of all calls.
+    """One budget today, in US dollars; ``name`` is the agent, client or conversation, null for the budget of all calls.
 
-    The subject is an agent, a client or a conversation. ``reservedUsd`` is the estimated cost of calls in progress, and
-    counts as used until they end. ``share`` is the used and reserved part of the limit, 1 for all of it; one call may
-    exceed the limit.
+    ``reservedUsd`` is the estimated cost of calls in progress, and counts as used until they end. ``share`` is the used
+    and reserved part of the limit, 1 for all of it; one call may exceed the limit.
     """
 
     scope: BudgetScope
@@ -214,10 +213,10 @@ class BudgetView(View):
 
 
 class BudgetPage(View):
-    """Every budget with a limit, the one of all calls first; ``next`` is always null.
+    """Every budget with a limit, the budget of all calls first; ``next`` is always null.
 
-    ``day`` is today in UTC; at ``startsAnewAt`` the used amounts start again at 0. ``fallbackModel`` answers when a
-    budget is used up; null means that no model does.
+    ``day`` is today in UTC; at ``startsAnewAt`` the used amounts return to 0. ``fallbackModel`` answers when a budget
+    is used up; null means that no model answers then.
     """
 
     items: tuple[BudgetView, ...]
@@ -230,7 +229,7 @@ class BudgetPage(View):
 def budget_page(
     budgets: BudgetSettings, spenders: Iterable[Spender], levels: Mapping[Scope, SpendingLevel], today: date
 ) -> BudgetPage:
-    """Return the view of every limit in force, with the used amounts; the limits are those of ``applicable_limits``."""
+    """Return the view of every limit in force, with the used amounts; ``applicable_limits`` has the same rules."""
     general = {
         BudgetScope.AGENT: budgets.agent_day_usd,
         BudgetScope.CLIENT: budgets.client_day_usd,
@@ -256,7 +255,7 @@ def budget_page(
 
 
 def _budget_view(limit: BudgetLimit, level: SpendingLevel) -> BudgetView:
-    """Return the view of a budget; reservations count as used, as they do before a call."""
+    """Return the view of a budget; reservations count as used, as in ``exceeded_limit``."""
     used = level.spent_usd + level.reserved_usd
     state = BudgetState.NEAR if used >= limit.usd * NEAR - DUST else BudgetState.FINE
     return BudgetView(
@@ -274,14 +273,14 @@ class ClientFields(View):
     """The fields of a client that operators can edit.
 
     ``daily_budget_usd`` is in US dollars, 0 for no limit and None for ``budgets.clientDayUsd``. ``plan`` is a word for
-    the operator's accounting. ``slug`` is a second, shorter name, unique or empty. ``weight`` is the share in the fair
+    the operator's accounting. ``slug`` is a second, shorter name, unique or empty. ``weight`` is the weight in the fair
     queue: a client with 2 gets twice as much as one with 1 (``jobs.fairness``).
     """
 
     slug: OptionalSlug = ValueField(default="", description="a second, shorter name, unique; '' for none")
     plan: Word = ValueField(default="per_task", description="how the client is billed, a word for your accounting")
     daily_budget_usd: Dollars | None = ValueField(default=None, description="US dollars per day; 0: no limit")
-    weight: Weight = ValueField(default=1.0, description="the client's share in the fair queue; the default is 1")
+    weight: Weight = ValueField(default=1.0, description="the client's weight in the fair queue; the default is 1")
 
 
 class NewClient(ClientFields):
@@ -291,13 +290,13 @@ class NewClient(ClientFields):
 
 
 class ClientChange(ClientFields):
-    """The changes of a client: only the fields that are given."""
+    """The changes of a client; a field that is not given stays as it is."""
 
 
 class ClientView(View):
-    """A client; ``dailyBudgetUsd`` is null without a budget of its own, ``spentUsd`` and ``reservedUsd`` are today's.
+    """A client; ``dailyBudgetUsd`` is null if ``budgets.clientDayUsd`` applies.
 
-    ``weight`` is the client's share in the fair queue.
+    ``spentUsd`` and ``reservedUsd`` are those of today. ``weight`` is the client's weight in the fair queue.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Model calls: a class for each kind of failure, and their records (docs/invariants.md: no answer bought twice)."""
+"""Model calls: the classes of their failures, and their records (docs/invariants.md: no answer bought twice)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from maestro.domain.values import View
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """The destination of a call: the provider, the account by its name, and the model."""
+    """The destination of a model call: the provider, the account by its name, and the model."""
 
     provider: str
     account: str
@@ -27,8 +27,8 @@ class LLMFailure(MaestroError):
     """The base of failed model calls; ``public`` and ``str`` contain no prompt, key or text of the provider.
 
     ``site`` is the destination of the call and ``status`` the HTTP status; None if no request was sent or no answer
-    came. ``usage`` and ``cost_usd`` are those of an answer that cannot be used. ``instead`` is the suspension of the
-    job if no attempt remains: another account may be available by then.
+    came. ``usage`` and ``cost_usd`` are those of an answer that cannot be used. ``instead`` is how the job waits if no
+    attempt remains, because another account may be available later.
     """
 
     public = "The model call failed."
@@ -85,7 +85,7 @@ class ContextOverflow(LLMFailure):
 
 
 class BadRequest(LLMFailure):
-    """The provider refuses this request; a retry cannot succeed."""
+    """The provider refuses the request; a retry cannot succeed."""
 
     public = "The provider refused the request."
 
@@ -121,7 +121,7 @@ class NoAccount(LLMFailure):
 
 
 class CircuitOpen(Suspension, LLMFailure):
-    """The circuit breaker stops calls to the provider for ``retry_after``; no request was sent."""
+    """The circuit breaker has paused calls to the provider for ``retry_after``; no request was sent."""
 
     public = "The provider fails at present, so calls to it are paused for a while."
     reason = WaitReason.PROVIDER
@@ -129,27 +129,27 @@ class CircuitOpen(Suspension, LLMFailure):
 
 
 class LimiterBusy(LLMFailure):
-    """The local limit of an account had no capacity for the call in time; no request was sent."""
+    """The configured limits of an account left no room for the call in time; no request was sent."""
 
     public = "The account is busy at present."
     retryable = True
 
 
 class RequestTooLarge(LLMFailure):
-    """The request exceeds the account's limit of tokens per minute, so that waiting cannot help."""
+    """The request has more tokens than the account's limit per minute, so that waiting cannot help."""
 
     public = "The request is larger than the account's limit per minute."
 
 
 class BudgetExceeded(Suspension, LLMFailure):
-    """A budget is used up, or reserved by calls in progress; the message names the budget."""
+    """A budget is spent, or reserved for calls in progress; the message names the budget."""
 
     public = "The budget is used up."
     reason = WaitReason.BUDGET
 
 
 class AccountsExhausted(Suspension, LLMFailure):
-    """Every account is in a cool-down; the job waits for the end of the first one (docs/decisions.md: retry)."""
+    """Every account is in a cool-down; the job waits until the first cool-down ends (docs/decisions.md: retry)."""
 
     public = "All accounts are temporarily unavailable."
     reason = WaitReason.ACCOUNT
@@ -158,13 +158,13 @@ class AccountsExhausted(Suspension, LLMFailure):
 PASSING = frozenset(
     kind.__name__ for kind in (RateLimited, QuotaExhausted, ProviderUnavailable, ModelTimeout, LimiterBusy)
 )
-"""The class names of failures of a provider or account that pass without a change by an operator."""
+"""The class names of temporary failures of a provider or account, which need no change by an operator."""
 
 
 class CallState(StrEnum):
     """The state of a model call.
 
-    ``sent`` is committed before the request leaves. ``interrupted`` means that the call was cancelled or the calling
+    ``sent`` is stored before the request is sent. ``interrupted`` means that the call was cancelled or the calling
     process died.
     """
 
@@ -198,7 +198,7 @@ class Expense:
 
 
 class LLMCall(SQLModel, table=True):
-    """One attempt at one model call, which is one request to one account.
+    """One attempt at one model call: one request to one account.
 
     ``request`` is the digest of the stored request. ``tool_calls`` is the JSON of the requested tool calls, empty
     without any. ``cost_usd`` is None if unknown. The prompt contained the posts of #maestro after ``chat_after`` up to
@@ -235,9 +235,9 @@ class LLMCall(SQLModel, table=True):
 
 
 class Prompt(SQLModel, table=True):
-    """The prompt of a job, stored as references: parts by digest, history by message id.
+    """The prompt of a job, stored as references: prompt parts by digest, earlier messages by message id.
 
-    ``layers`` is the JSON of the layers of the system message, in order.
+    ``layers`` is the JSON of the layers (sections) of the system message, in order.
     """
 
     __tablename__ = "prompts"
@@ -260,7 +260,7 @@ class PromptPart(SQLModel, table=True):
 
 
 class Substitution(View):
-    """The ``model`` and ``account`` that answered, the ``wanted`` model (empty for any), and the ``reason``."""
+    """A substitute for the ``wanted`` model (empty: any): the ``model`` and ``account`` that answered, and why."""
 
     wanted: str
     model: str
@@ -270,7 +270,7 @@ class Substitution(View):
 
 @dataclass(frozen=True)
 class FirstChoice:
-    """The first choice of a model call: a model, empty for the accounts' defaults, and the accounts.
+    """The model and the accounts that a call should use first; an empty model means the accounts' default models.
 
     ``cheaper`` is the fallback model for a used-up budget, ``limits`` are the cool-downs at the start of the call.
     """
@@ -288,9 +288,9 @@ def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
 
 
 def find_substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
-    """Return the substitution of the last answer, None if the first choice answered.
+    """Return which other model or account gave the last answer, None if the first choice answered.
 
-    It is also None if the answering account is unknown: the demo model answered, or the accounts have changed.
+    Also None if the answering account is unknown: the demo model answered, or the accounts have changed.
     """
     answer = final_answer(calls)
     if answer is None:

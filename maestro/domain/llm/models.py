@@ -1,7 +1,7 @@
 """Facts about models: context windows in tokens and list prices in US dollars.
 
-The tables are part of Maestro, because the figures of a library change with its releases. A model is looked up by the
-longest key with which its name begins. The name is taken without its provider
+The tables are part of Maestro, because the figures of a library change with the library's releases. A model is looked
+up by the longest table key with which the model's name begins. The name is used without its provider
 (``openrouter/anthropic/claude-sonnet-4-6``), vendor prefix (``us.anthropic.claude-...``), date and release suffix.
 """
 
@@ -19,10 +19,10 @@ FALLBACK_WINDOW = 8_192
 """The context window of an unknown model, in tokens."""
 
 OLLAMA = "ollama"
-"""The provider that silently cuts a prompt at the window named in the request, and that costs nothing."""
+"""A provider that is free of charge, and that silently cuts a prompt at the context window in the request."""
 
 MESSAGE_OVERHEAD = 4
-"""Tokens that a provider adds to every message for its role and its delimiters."""
+"""Tokens that a provider adds to every message for the message's role and delimiters."""
 
 IMAGE_TOKENS = 1_600
 """The most tokens of an image of ordinary size with the supported providers."""
@@ -43,8 +43,8 @@ _SHORTEST_DENSE = b"x" * 25
 class Price:
     """List prices in US dollars per million tokens; the real price of an account may differ.
 
-    An input token read from the provider's cache costs ``cached_share`` of the input price, and one written to the
-    cache ``cache_write_share``.
+    Input tokens that are read from or written to the provider's cache cost the input price times ``cached_share`` or
+    ``cache_write_share``.
     """
 
     input_usd: float
@@ -79,11 +79,11 @@ _WINDOWS: Mapping[str, int] = {
     "gemini-2.5": 1_000_000,
 }
 
-# The shares of cached tokens are the same for all models of Anthropic.
+# For all models of Anthropic, cached tokens cost the same fractions of the input price.
 _OPUS, _OPUS_4_5 = Price(15, 75, 0.1, 1.25), Price(5, 25, 0.1, 1.25)
 _SONNET, _HAIKU = Price(3, 15, 0.1, 1.25), Price(1, 5, 0.1, 1.25)
 
-# Opus became cheaper with 4.5; a name without a version gets the older, higher price.
+# Opus became cheaper with version 4.5; a name without a version gets the higher price of older versions.
 _FAMILY_PRICES: Mapping[str, Price] = {
     "claude-3-opus": _OPUS,
     "claude-opus": _OPUS,
@@ -99,7 +99,7 @@ _FAMILY_PRICES: Mapping[str, Price] = {
     "claude-haiku-4-5": _HAIKU,
 }
 
-# A longer name than a key of this table is another model: gpt-5-pro costs twelve times as much as gpt-5.
+# A name that is longer than its key means another model: gpt-5-pro costs twelve times as much as gpt-5.
 _PRICES: Mapping[str, Price] = {
     "gpt-4.1": Price(2, 8, 0.25),
     "gpt-4.1-mini": Price(0.4, 1.6, 0.25),
@@ -129,7 +129,7 @@ _FAMILIES: Mapping[str, str] = {
 }
 
 _RELEASE = re.compile(r"(-\d{4}-\d\d-\d\d|-\d{3}|-latest)?")
-"""The suffixes that mark a release of the same model."""
+"""The suffixes of a model name that mark a release of the same model."""
 
 Entry = TypeVar("Entry")
 
@@ -137,7 +137,7 @@ Entry = TypeVar("Entry")
 class ModelTable:
     """A table of context windows and prices: configured ones first, then built-in ones, then those of ``lookup``.
 
-    The keys of ``configured`` are names of models without a provider, or the beginnings of names.
+    The keys of ``configured`` are model names without a provider, or the beginnings of such names.
 
     See docs/decisions.md: tokens.
     """
@@ -172,7 +172,7 @@ class ModelTable:
     def find_price(self, model: str) -> Price | None:
         """Return the list price of a model, None if the price is unknown; the name should include its provider."""
         if model not in self._prices:  # Prices are cached, because each call looks up its price several times.
-            # Ollama's models are free of charge, so a price listed for one is that of another provider.
+            # Models at Ollama are free of charge, so a listed price is the price of another provider.
             listed = None if provider_name(model) == OLLAMA else list_price(model) or self._lookup(model).price
             configured = self._configured_facts(model).price
             if configured is not None and listed is not None:
@@ -194,7 +194,7 @@ class ModelTable:
 
 
 def answer_reserve(window_tokens: int) -> int:
-    """Return the tokens of a window for the answer and errors of the estimate: 20,000, or a quarter of a small window.
+    """Return the tokens of a window for answer and estimate errors: 20,000, or a quarter of a smaller window.
 
     See docs/decisions.md: prompt layers.
     """
@@ -202,7 +202,7 @@ def answer_reserve(window_tokens: int) -> int:
 
 
 def prompt_budget(window_tokens: int) -> int:
-    """Return the most tokens of a prompt for a context window."""
+    """Return the most tokens that a prompt may have in a context window of this size."""
     return window_tokens - answer_reserve(window_tokens)
 
 
@@ -227,8 +227,8 @@ def remove_provider(model: str) -> str:
 def api_name(provider: str, model: str) -> str:
     """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` at OpenAI.
 
-    A name at OpenRouter begins with its vendor, which is OpenRouter itself for its own models: ``openrouter/auto``
-    stays unchanged.
+    A name at OpenRouter begins with the model's vendor; OpenRouter's own models have OpenRouter as vendor, so
+    ``openrouter/auto`` stays unchanged.
     """
     name = remove_provider(model)
     own = provider_name(model) == provider and (provider != "openrouter" or "/" in name)
@@ -236,20 +236,20 @@ def api_name(provider: str, model: str) -> str:
 
 
 def _longest_match(model: str, table: Mapping[str, Entry]) -> Entry | None:
-    """Return the entry with the longest key that begins the model's own name, None without one."""
+    """Return the entry of the longest key with which the model's base name begins, None without one."""
     name = _base_name(model)
     keys = [key for key in table if _matches_key(name, key)]
     return table[max(keys, key=len)] if keys else None
 
 
 def _base_name(model: str) -> str:
-    """Return the model's own name in lower case; a dot in the version of a Claude model becomes a hyphen."""
+    """Return a model name in lower case without provider and vendor; in a Claude model's name, dots become hyphens."""
     name = model.lower().rpartition("/")[2].rpartition("anthropic.")[2]
     return name.replace(".", "-") if name.startswith("claude") else name
 
 
 def _matches_key(name: str, key: str) -> bool:
-    """Return whether a name begins with a key that ends at a word border.
+    """Return whether a name begins with a key, and the key ends at a word border of the name.
 
     ``o3`` does not match ``o365``, and ``gpt-5`` does not match ``gpt-5.1``.
     """
@@ -314,9 +314,9 @@ def cut_to_tokens(text: str, limit: int) -> str:
 
 
 def shorten_to_tokens(text: str, limit: int) -> tuple[str, int]:
-    """Return the beginning and the end of a text that is too long, and the number of characters left out between.
+    """Return the beginning and the end of a text, joined by a mark, and the number of characters left out between.
 
-    The result has at most ``limit`` tokens, unless the mark in the middle alone has more.
+    The result has at most ``limit`` tokens, unless the mark alone has more.
     """
     half = max(0, limit - estimate_tokens(_LEFT_OUT.format(len(text)))) // 2
     beginning, end = cut_to_tokens(text, half), cut_to_tokens(text[::-1], half)[::-1]

@@ -1,4 +1,4 @@
-"""The prompt, the request and the answer of one model call, as values."""
+"""The values of one model call: its prompt, its request and its answer."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -35,9 +35,9 @@ class ToolSpec(Value):
 
 
 class ToolCall(Value):
-    """A tool call of a model; ``arguments`` is the text that the model wrote, which may be invalid JSON."""
+    """A tool call that a model requests; ``arguments`` is the text that the model wrote, which may be invalid JSON."""
 
-    # The number of the model call and the position in the answer: some providers send new ids with every response.
+    # Made of the model call's number and the position in the answer, because ids of some providers change on a retry.
     id: str
     name: str
     arguments: str
@@ -46,10 +46,10 @@ class ToolCall(Value):
 class PromptMessage(Value):
     """One message of a prompt; ``message_id`` is the stored message with the same text, None for other texts.
 
-    A message of the assistant may have ``tool_calls``; for a tool's message, ``call_id`` and ``tool`` name the tool
-    call. ``cache`` asks the provider to cache the prompt up to this message. The first ``stable`` characters are the
-    same in many prompts and are cached separately. ``chat`` marks posts of #maestro, which are not part of the
-    conversation.
+    A message of the assistant may have ``tool_calls``. In the message with a tool's result, ``call_id`` and ``tool``
+    name the tool call. ``cache`` asks the provider to cache the prompt up to this message. The first ``stable``
+    characters are the same in many prompts and are cached separately. ``chat`` marks posts of #maestro, which are not
+    part of the conversation.
     """
 
     role: Role
@@ -65,10 +65,10 @@ class PromptMessage(Value):
 
 
 class ComposedTurn(NamedTuple):
-    """A message of a prompt while it is composed; it becomes a ``PromptMessage``.
+    """A message of a prompt while the prompt is composed; it becomes a ``PromptMessage`` later.
 
-    Most messages are referred to by ``message_id``, so that ``content`` may be empty. Fields are not validated: a named
-    tuple is made ten times faster.
+    ``content`` may be empty if ``message_id`` names the stored message with the text. Fields are not validated, because
+    a named tuple is created ten times faster than a validated model.
     """
 
     role: Role
@@ -79,10 +79,10 @@ class ComposedTurn(NamedTuple):
 
 
 class StoredTurn(Value):
-    """One message of a stored prompt: its text by message id or by the digest of a prompt part.
+    """One message of a stored prompt; its text is stored under a message id or under the digest of a prompt part.
 
-    ``stable`` is the digest of the beginning that many prompts share, empty without one: it is stored once, and
-    ``digest`` is that of the rest. ``calls`` is the digest of the JSON of the tool calls, empty without any.
+    ``stable`` is the digest of the beginning that many prompts have in common, empty without one: it is stored once,
+    and ``digest`` is that of the rest. ``calls`` is the digest of the JSON of the tool calls, empty without any.
     """
 
     role: Role
@@ -126,8 +126,8 @@ class CallPurpose(StrEnum):
 class CallKey(Value):
     """The identity of a model call: its job, its number and its purpose.
 
-    ``number`` counts a job's answer calls from 1. A call of a compaction has the id of the last message that it covers,
-    so that a stored answer is never used for other messages.
+    ``number`` counts a job's answer calls from 1. For a call of a compaction, it is the id of the last message that the
+    compaction covers, so that a stored answer is never used for other messages.
     """
 
     job_id: str
@@ -136,7 +136,7 @@ class CallKey(Value):
 
 
 class Usage(Value):
-    """The token counts of one call; ``cached_tokens`` and ``cache_write_tokens`` are included in ``input_tokens``."""
+    """The tokens of one model call; ``cached_tokens`` and ``cache_write_tokens`` are included in ``input_tokens``."""
 
     input_tokens: int = Field(default=0, ge=0)
     output_tokens: int = Field(default=0, ge=0)
@@ -145,7 +145,7 @@ class Usage(Value):
 
 
 class LLMResponse(Usage):
-    """The answer of a model with its usage; ``cost_usd`` is None if the price is unknown."""
+    """The answer of a model with its token usage; ``cost_usd`` is None if the price is unknown."""
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -158,31 +158,31 @@ class LLMResponse(Usage):
 
 
 OnSend = Callable[[Any], None]
-"""A callback with the open transaction (``store.transaction.Transaction``) that commits a request before it is sent."""
+"""A callback before a request is sent; it gets the transaction that stores the request (``store.transaction``)."""
 OnAnswer = Callable[[Any, LLMResponse], None]
-"""A callback with the open transaction that stores an answer, and the answer."""
+"""A callback after an answer; it gets the open transaction that stores the answer, and the answer."""
 
 
 class LLMRequest(Value):
-    """One model call: one leading system message, then messages of which a user's or a tool's is the last.
+    """One model call: one system message first, then messages of which the last is a user's or a tool's.
 
-    Two messages of one role may follow each other, as after a question without an answer.
+    Two messages of one role may follow each other, for example after a question without an answer.
 
-    ``model`` is the model of the agent's settings, ``fallbacks`` follow in order. The failover sets ``account`` and
-    ``model`` to the chosen ones. ``exact`` excludes a substitute by another model. ``final`` forbids tool calls: the
-    model must answer now. ``never_empty`` replaces an empty answer by a fixed sentence. ``precedence`` is the order
+    ``model`` is the model of the agent's settings, and ``fallbacks`` are tried after it in order. The failover sets
+    ``account`` and ``model`` to the chosen ones. ``exact`` forbids a substitute model. ``final`` forbids tool calls:
+    the model must answer now. ``never_empty`` replaces an empty answer by a fixed sentence. ``precedence`` is the order
     among waiting calls.
 
     ``agent`` is the slug of the answering agent and ``role`` its role. The prompt contains the posts of #maestro after
-    ``chat_after`` up to ``chat_upto``; ``reminded`` means that the prompt says that #maestro is no place for questions.
-    A ``what_if`` call stores only its usage and does not mark these posts as read. ``shown_every`` is the interval in
-    seconds at which the unfinished answer is shown, 0 for no streaming.
+    ``chat_after`` up to ``chat_upto``. ``reminded`` means that the prompt tells the agent not to ask questions in
+    #maestro. A ``what_if`` call stores only its usage and does not mark these posts as read. ``shown_every`` is the
+    interval in seconds at which users see the unfinished answer, 0 for no streaming.
 
     The last three fields exist only in this process. ``snapshot`` is the stored state of the call
-    (``maestro.llm.middleware.replay``). ``on_send`` is called in the transaction that commits the request; an exception
-    prevents the request. ``on_answer`` is called in the transaction that stores the answer: after an exception its
-    changes are rolled back and the answer is stored without them. ``on_answer`` is not called for an answer that was
-    stored before the call, nor for one that another process commits.
+    (``maestro.llm.middleware.replay``). ``on_send`` is called in the transaction that stores the request; an exception
+    prevents the request. ``on_answer`` is called in the transaction that stores the answer; after an exception, the
+    answer is stored without the changes of ``on_answer``. It is not called for an answer that was stored before, nor
+    for one that another process commits.
     """
 
     key: CallKey
@@ -211,7 +211,7 @@ class LLMRequest(Value):
 
 
 class StoredRequest(Value):
-    """A request as it is stored: its texts by reference, ``tools`` as the digest of their JSON, empty without any."""
+    """A request as it is stored: texts are references, ``tools`` is the digest of their JSON, empty without tools."""
 
     platform: str
     model: str
@@ -227,4 +227,4 @@ class StoredRequest(Value):
 
 
 TOOL_SPECS = TypeAdapter(tuple[ToolSpec, ...])
-"""A type adapter that reads and writes the tools that a request offers as JSON."""
+"""A type adapter that reads and writes the tools of a request as JSON."""

@@ -16,7 +16,7 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.values import SearchText, Value
 
 VOICE = "voice"
-"""The purpose of a transcription of speech, which is not a call for a text."""
+"""The purpose of usage for a transcription of speech; ``CallPurpose`` has the purposes of model calls."""
 
 OptionalName = Annotated[SearchText | None, AfterValidator(lambda text: text or None)]
 """A name to filter by; an empty form field means no filter."""
@@ -25,16 +25,16 @@ OptionalName = Annotated[SearchText | None, AfterValidator(lambda text: text or 
 class UsageRow(SQLModel, table=True):
     """A row of ``usage_log``: one request to one account, whether it succeeded or failed.
 
-    ``purpose`` is that of the call, or ``VOICE``. ``cost_usd`` is None if the price is unknown, which is not the same
-    as free; for an interrupted call it is an estimate. Tokens are 0 if the provider did not report them. Names are
-    those at the time of the call.
+    ``purpose`` is the purpose of the model call, or ``VOICE``. ``cost_usd`` is None if the price is unknown, and 0 if
+    the call was free. For an interrupted call, the cost is an estimate. Tokens are 0 if the provider did not report
+    them. Names are those at the time of the call.
     """
 
     __tablename__ = "usage_log"
     __table_args__ = (
         Index("ix_usage_log_at", "at"),
         Index("ix_usage_log_job_id", "job_id", "number", "attempt"),
-        # A covering index: the list of conversations sums the cost of each conversation that it shows.
+        # A covering index, because the list of conversations shows the sum of the costs of each conversation.
         Index("ix_usage_log_conversation", "conversation_id", "state", "cost_usd"),
     )
 
@@ -60,10 +60,10 @@ class UsageRow(SQLModel, table=True):
 
 
 class UsageDay(SQLModel, table=True):
-    """A row of ``usage_days``: the sums of one day's ``usage_log`` rows with equal keys; id 0 for no agent or client.
+    """A row of ``usage_days``: the sums of one day's ``usage_log`` rows with equal keys; id 0: no agent or client.
 
-    The database updates the sums with each row of the log. ``known`` and ``estimated`` count the rows with a cost in
-    ``cost_usd`` and ``interrupted_cost_usd``: if the count is 0, the cost is unknown and not 0.
+    The database updates the sums with each row of ``usage_log``. ``known`` counts the rows with a cost in ``cost_usd``,
+    ``estimated`` those with a cost in ``interrupted_cost_usd``: with a count of 0, the cost is unknown and not 0.
     """
 
     __tablename__ = "usage_days"
@@ -90,7 +90,7 @@ class UsageDay(SQLModel, table=True):
 
 
 class UsageBy(StrEnum):
-    """The dimension by which usage is summed; a purpose is the reason for a call, such as answer or summary."""
+    """The dimension by which usage is summed; ``purpose`` is why a call was made, such as answer or summary."""
 
     DAY = "day"
     AGENT = "agent"
@@ -130,9 +130,9 @@ class Period:
 
 
 class UsageScope(Value):
-    """A filter of usage by names; None does not filter.
+    """A filter of usage by names; a field that is None does not restrict the result.
 
-    ``model`` is a name with its provider, as the sums show it, or without; ``client`` a name or a slug.
+    ``model`` is a name with or without its provider; ``client`` is a name or a slug.
     """
 
     agent: OptionalName = ValueField(default=None, description="only the calls of this agent")
@@ -140,7 +140,7 @@ class UsageScope(Value):
     account: OptionalName = ValueField(default=None, description="only the calls of this account")
     model: OptionalName = ValueField(default=None, description="only the calls of this model")
     purpose: OptionalName = ValueField(default=None, description="only the calls for this purpose")
-    platform: OptionalName = ValueField(default=None, description="only the calls for this platform")
+    platform: OptionalName = ValueField(default=None, description="only the calls of jobs on this platform")
 
 
 EVERY_SCOPE = UsageScope()
@@ -148,7 +148,7 @@ EVERY_SCOPE = UsageScope()
 
 @dataclass(frozen=True)
 class UsageMark:
-    """The position after the last sum of a page; ``cost_usd`` is the sort key, except for sums by day."""
+    """A page's end in a list of sums: the last sum's key and cost; sums are sorted by cost, except sums by day."""
 
     key: str
     cost_usd: float = 0.0
@@ -168,9 +168,9 @@ class UsageRequest:
 class UsageSum:
     """The sum of all requests with one day, agent or other key; ``key`` is empty for requests without one.
 
-    Tokens and ``cost_usd`` do not include interrupted requests, which are estimated separately. A cost is None if no
-    request has a known one. ``unknown_cost`` counts the requests with an unknown price; their cost is not in
-    ``cost_usd``.
+    Tokens and ``cost_usd`` leave out interrupted requests, whose cost is estimated separately. A cost is None if the
+    cost of no request is known. ``unknown_cost`` counts the requests with an unknown price, which ``cost_usd`` leaves
+    out.
     """
 
     key: str
@@ -191,14 +191,14 @@ NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
 
 @dataclass(frozen=True)
 class UsagePart:
-    """The usage of one agent, model or other key on one day; a day may have several parts with one key."""
+    """A part of the usage of one agent, model or other key on one day; the parts of a day and key are added."""
 
     day: str
     sum: UsageSum
 
 
 def add_sums(key: str, sums: Iterable[UsageSum]) -> UsageSum:
-    """Return the sum of several sums under another key."""
+    """Return the total of several sums, with ``key`` as its key."""
     rows = list(sums)
     counts = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
     return UsageSum(
@@ -210,12 +210,12 @@ def add_sums(key: str, sums: Iterable[UsageSum]) -> UsageSum:
 
 
 def sum_by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
-    """Return the sum of each day, the newest first."""
+    """Return the total of each day, the newest day first."""
     return sorted(_sums_by_key((part.day, part.sum) for part in parts), key=lambda day: day.key, reverse=True)
 
 
 def sum_by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
-    """Return the sum of each key (agent, model and so on), the most expensive first."""
+    """Return the total of each key (agent, model and so on), the most expensive first."""
     sums = _sums_by_key((part.sum.key, part.sum) for part in parts)
     return sorted(sums, key=lambda total: (-(total.cost_usd or 0.0), total.key))
 

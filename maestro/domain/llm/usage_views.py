@@ -1,4 +1,4 @@
-"""Usage and latency as operators see them, as views and as CSV."""
+"""The usage and the latency of model calls as operators see them: API views and CSV."""
 
 import base64
 import math
@@ -17,27 +17,27 @@ from maestro.domain.texts import csv_lines
 from maestro.domain.values import Page, Value, View, readable_by
 
 DAYS = 30
-"""The number of days that are shown by default."""
+"""The number of days in a table of usage by default."""
 LIMIT = 100
 MOST = 1000
 EARLIEST, LATEST = date(2000, 1, 1), date(2999, 12, 31)
-"""The first and last allowed day: the period before an earlier one might begin before the limit of ``date``."""
+"""The first and the last allowed day, so that the preceding period stays within the limits of ``date``."""
 
 Day = Annotated[date, Field(ge=EARLIEST, le=LATEST)]
 
 SAMPLED_JOBS = 1_000
-"""The most jobs in the sample of a latency query, with the same number for each day."""
+"""The most jobs in the sample of a latency query; each day gets the same number."""
 SAMPLED_STEPS = 20_000
-"""The most steps read of the sampled jobs; if there are more, an undefined part of them is left out."""
+"""The most steps that are read of the sampled jobs; which further steps are left out is undefined."""
 MOST_DAYS = 31
-"""The most days of a latency query; of a longer period, the last ones."""
+"""The most days of a latency query; of a longer period, only the last days are read."""
 
 MOST_LINES = 100_000
 """The most lines of a CSV file; a longer table is of no use to a person."""
 
 
 class PeriodFilter(Value):
-    """A filter by days in UTC, both included; by default the last 30 days."""
+    """A filter by days in UTC, first and last included; by default the last 30 days."""
 
     since: Day | None = Field(default=None, description="the first day, as 2026-11-20, UTC; else 30 days back")
     until: Day | None = Field(default=None, description="the last day, as 2026-11-20, UTC; else today")
@@ -55,17 +55,17 @@ class PeriodFilter(Value):
 
 
 class UsageFilter(UsageScope, PeriodFilter):
-    """A filter of usage by names and period."""
+    """A filter of usage by names and by days."""
 
 
 class UsageTable(UsageFilter):
-    """A query for a complete table of usage: the filter, and the dimension of its sums."""
+    """A query for a complete table of usage: a filter, and the dimension ``by`` which usage is summed."""
 
     by: UsageBy = UsageBy.DAY
 
 
 class UsageQuery(UsageTable):
-    """A query for one page of a table of usage; ``cursor`` is ``next`` of the previous page."""
+    """A query for one page of a table of usage; ``cursor`` is the ``next`` of the preceding page."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: Annotated[str, readable_by(lambda text: decode_mark(text))] | None = None
@@ -79,9 +79,9 @@ class UsageQuery(UsageTable):
 class UsageItem(View):
     """The usage of all requests with one day, agent, client, account, model or other key.
 
-    ``key`` is null for requests without one and for the total. Tokens and ``costUsd`` do not include interrupted
-    requests; ``interruptedCostUsd`` is estimated. A cost is null if none is known; ``unknownCost`` counts the requests
-    with an unknown price, which may have cost money as well.
+    ``key`` is null for requests without one and for the total. Tokens and ``costUsd`` leave out interrupted requests,
+    whose cost is estimated in ``interruptedCostUsd``. A cost is null if no cost is known. ``unknownCost`` counts the
+    requests with an unknown price, which may have cost money.
     """
 
     key: str | None
@@ -100,7 +100,7 @@ class UsagePage(Page[UsageItem]):
     """A page of usage sums, and the totals.
 
     Sums by day come newest first, all other sums most expensive first. ``totals`` covers all matching requests from
-    ``since`` to ``until``, on every page; ``before`` is the same total for the preceding period of equal length.
+    ``since`` to ``until``, on every page; ``before`` is the total of the preceding period of equal length.
     """
 
     since: date
@@ -110,7 +110,7 @@ class UsagePage(Page[UsageItem]):
 
 
 def usage_page(sums: Sequence[UsageSum], limit: int, period: Period, totals: tuple[UsageSum, UsageSum]) -> UsagePage:
-    """Return a page of up to ``limit`` sums; a further element in ``sums`` means that there is another page."""
+    """Return a page of up to ``limit`` sums; a further element in ``sums`` means that another page follows."""
     items = [UsageItem(**{**vars(row), "key": row.key or None}) for row in (*totals, *sums[:limit])]
     cursor = None
     if len(sums) > limit:
@@ -122,7 +122,7 @@ def usage_page(sums: Sequence[UsageSum], limit: int, period: Period, totals: tup
 
 
 def decode_mark(text: str) -> UsageMark:
-    """Return the page position in a cursor; raises ``ValueError`` for any other text."""
+    """Return the page position that a cursor contains; raises ``ValueError`` for any other text."""
     try:
         cost, _, key = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(" ")
         return UsageMark(key, float(cost))
@@ -131,11 +131,11 @@ def decode_mark(text: str) -> UsageMark:
 
 
 class LatencyStage(StrEnum):
-    """A stage in which a job spends time, in the order of its flow.
+    """A stage in which a job spends time, in the order of the flow.
 
-    ``answer`` is the time from receiving a message to sending the first text; the other stages are part of it or come
-    after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the wait between that and the first
-    step.
+    ``answer`` is the time from receiving a message to sending the first text of the answer; the other stages are part
+    of it or come after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the wait from then to
+    the first step.
     """
 
     ANSWER = "answer"
@@ -152,7 +152,7 @@ class LatencyStage(StrEnum):
 
 
 class LatencyQuery(PeriodFilter):
-    """A filter of jobs by names and period; None does not filter."""
+    """A filter of jobs by names and by days; a field that is None does not restrict the result."""
 
     agent: OptionalName = None
     client: OptionalName = None
@@ -170,7 +170,7 @@ class StageTime(NamedTuple):
 class LatencyView(View):
     """The latency of one stage in milliseconds; ``count`` is the number of measured times.
 
-    Each percentile is a measured time that this percentage of the times did not exceed.
+    ``p95Ms`` is the measured time that 95 percent of the times did not exceed; the other percentiles are alike.
     """
 
     stage: LatencyStage
@@ -187,7 +187,7 @@ class LatencyDay(LatencyView):
 
 
 class LatencyPage(View):
-    """Latency percentiles of completed jobs, per stage from ``since`` to ``until`` and per day, newest first.
+    """Latency percentiles of completed jobs: ``items`` for the whole period, ``days`` for each day, newest first.
 
     The sample has the newest ``perDay`` jobs of each day, ``jobs`` in all. ``next`` is always null.
     """
@@ -243,14 +243,14 @@ def percentile_fields(stage: LatencyStage, values: list[float]) -> dict[str, Any
 
 
 def usage_csv(by: UsageBy, sums: Sequence[UsageSum]) -> Iterator[str]:
-    """Yield the lines of a CSV table of sums; an unknown cost is empty and counted in ``unknown_cost``."""
+    """Yield the lines of a CSV table of usage sums; an unknown cost is empty and counted in ``unknown_cost``."""
     return _csv_table((by, *(field.name for field in fields(UsageSum)[1:])), map(astuple, sums))
 
 
 def latency_csv(page: LatencyPage) -> Iterator[str]:
-    """Yield the lines of a CSV table of percentiles.
+    """Yield the lines of a CSV table of latency percentiles.
 
-    The percentiles of the whole period come first, with an empty day, then those of each day.
+    The lines of the whole period come first, with an empty day, then those of each day.
     """
     rows: list[tuple[date | None, LatencyView]] = [(None, view) for view in page.items]
     rows += [(view.day, view) for view in page.days]
