@@ -1,4 +1,4 @@
-"""New schedules, changes of schedules, and the script of a heartbeat (docs/decisions.md: schedules)."""
+"""Requests to create or change schedules, and the script of a heartbeat (docs/decisions.md: schedules)."""
 
 import operator
 from datetime import datetime, timedelta
@@ -36,13 +36,13 @@ Prompt = Annotated[str, Field(max_length=20_000), AfterValidator(storable_text)]
 
 
 class ScriptFailed(MaestroError):
-    """The fetched response is not usable and a retry would not help; the message is for operators."""
+    """The data that a script fetched cannot be used, and a retry would not help; the message is for operators."""
 
     public = "The data that a script fetched is not usable."
 
 
 class ScriptSourceAway(ScriptFailed):
-    """The server of a script's address answered with a temporary error; a retry may help."""
+    """The server that a script asks answered with a temporary error; a retry may help."""
 
     public = "The server that a script asks is not available."
     retryable = True
@@ -70,7 +70,7 @@ _ORDERS = {
 class Condition(View):
     """A condition for a model call: the value at ``path`` of the fetched JSON, compared with ``value``.
 
-    If the condition holds, the model gets ``prompt``, which may have the same placeholders as the template.
+    If the condition is met, the model gets ``prompt``, which may have the same placeholders as the script's template.
     """
 
     path: Path
@@ -79,7 +79,7 @@ class Condition(View):
     prompt: Annotated[str, Field(max_length=20_000), AfterValidator(checked_prompt)]
 
     def is_met(self, fetched: object) -> bool:
-        """Say whether the condition holds; a missing value, or a non-number in an ordered comparison, never does."""
+        """Return whether the condition is met; a missing value, or a non-number in an order comparison, never meets it."""
         value = find_value(fetched, self.path)
         is_equal = value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
         if self.op is Comparison.EQUAL:
@@ -92,9 +92,9 @@ class Condition(View):
 class Script(View):
     """The work of a heartbeat without a model: fetch JSON from a public address, fill ``template`` and post the result.
 
-    Placeholders are as in webhook templates, without ``payload.``: ``{{data.price}}``. ``bearer`` is a reference
-    (``env:NAME`` or ``file:PATH``) to a token that is sent to this address only. Without a template only the condition
-    is evaluated.
+    Placeholders are as in webhook templates, but without ``payload.``: ``{{data.price}}``. ``bearer`` is a reference
+    (``env:NAME`` or ``file:PATH``) to a token that is sent to this address only. Without a template, the script only
+    evaluates the condition.
     """
 
     url: Annotated[str, matching(r"https?://\S{1,2000}", "an address that begins with https:// or http://")]
@@ -110,7 +110,7 @@ class Script(View):
 
 
 def read_script(text: str) -> Script:
-    """Parse a script stored in a row; raises ``InvalidEdit`` if it is not valid."""
+    """Parse the script in a schedule's database row; raises ``InvalidEdit`` if the script is not valid."""
     try:
         return Script.model_validate_json(text)
     except ValidationError as error:
@@ -118,7 +118,7 @@ def read_script(text: str) -> Script:
 
 
 def read_response(status: int, body: bytes) -> object:
-    """Return the JSON of a response; raises ``ScriptFailed`` for an error status or invalid JSON."""
+    """Return the JSON of an HTTP response; raises ``ScriptFailed`` for an error status or invalid JSON."""
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         is_temporary = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
         raise (ScriptSourceAway if is_temporary else ScriptFailed)(f"the server answered with status {status}")
@@ -129,12 +129,12 @@ def read_response(status: int, body: bytes) -> object:
 
 
 def fill_script_template(template: str, fetched: object) -> str:
-    """Return the template filled with the fetched values; numbers get thousands separators."""
+    """Return a script's template filled with the fetched values; numbers get thousands separators."""
     return fill_template(template, fetched, _to_text).text.strip()
 
 
 def condition_text(script: Script, condition: Condition, fetched: object) -> str:
-    """Return the model's prompt for a condition that holds; never empty, because an empty task runs the script."""
+    """Return the model's prompt for a condition that is met; never empty, because an empty task runs the script."""
     host = urlsplit(script.url).hostname
     return cite_source(condition.prompt, fill_template(condition.prompt, fetched, _to_text), f"{host} answered")
 
@@ -163,10 +163,10 @@ class ScheduleKind(StrEnum):
 class NewSchedule(View):
     """A request to create a schedule for an agent, recurring or for a single run.
 
-    ``schedule`` is an expression of ``SCHEDULE_GRAMMAR``, read in ``timezone``; a run may start up to
+    ``schedule`` is an expression as in ``SCHEDULE_GRAMMAR``, read in the time zone ``timezone``. A run may start up to
     ``jitter_seconds`` later. Each run sends ``prompt`` to the agent and posts the answer to the channel. A heartbeat
-    with a ``script`` calls no model, unless its condition holds. Without a ``name`` the schedule is named after its
-    kind.
+    with a ``script`` calls no model, unless the script's condition is met. Without a ``name``, the schedule is named
+    after its kind.
     """
 
     agent: Slug = Field(description="the agent that does the work of each run")
@@ -183,7 +183,7 @@ class NewSchedule(View):
     enabled: bool = True
 
     def column_values(self) -> dict[str, Any]:
-        """Return the column values, except the agent: the table stores the agent's id, the request its slug."""
+        """Return the column values without the agent, because the table stores the agent's id instead of the slug."""
         columns = self.model_dump(by_alias=False, exclude={"agent", "timezone", "script"})
         script = {"script": self.script.model_dump_json()} if self.script is not None else {}
         return {**columns, **script, "zone": self.timezone}
@@ -233,7 +233,7 @@ class SchedulePreviewRequest(View):
 
 
 class BackfillRequest(View):
-    """A request to run the past times from ``start`` to ``end`` (both included); ``preview`` only lists them."""
+    """A request to run the due times from ``start`` to ``end`` (both included) now; ``preview`` only lists them."""
 
     start: AwareDatetime = Field(alias="from")
     end: AwareDatetime = Field(alias="to")
@@ -263,8 +263,8 @@ def changed_columns(
     """Return the columns that get a different value, except the agent.
 
     A new schedule expression or zone restarts the schedule: an interval counts from now, and a single run happens
-    again. Setting ``enabled`` clears Maestro's pause, and restarts a schedule that has ended. Raises ``InvalidEdit``
-    for a value that breaks a rule; unchanged values stay valid under the rules of the time when they were written.
+    again. Setting ``enabled`` ends a pause by Maestro and restarts a schedule that has ended. Raises ``InvalidEdit``
+    for a value that breaks a rule. Unchanged values are not checked, because they were valid when they were written.
     """
     # A cron has no script column: an empty script for it is not a change.
     changes = {name: value for name, value in change.column_values().items() if getattr(planned, name, "") != value}

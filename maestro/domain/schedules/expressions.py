@@ -1,6 +1,6 @@
 """Parsers for schedule expressions: an interval, five-field cron in a time zone, or a single moment.
 
-See docs/decisions.md: schedules; ADR 17. The library cronsim is no substitute for the parser of cron: it repeats
+See docs/decisions.md: schedules; ADR 17. The library cronsim cannot replace the cron parser: it repeats
 named hours when the clocks go back if the minutes have a ``*``, and its errors do not say how to correct the text."""
 
 import difflib
@@ -23,7 +23,7 @@ _NICKNAMES = {
     "@annually": "0 0 1 1 *",
 }
 _SUNDAY = 7
-"""The number that means Sunday in cron, besides 0."""
+"""The second number that means Sunday in cron; the first is 0."""
 
 SHORTEST = timedelta(seconds=30)
 LONGEST = timedelta(days=366)
@@ -35,7 +35,7 @@ FIRST_YEAR = 1970
 """The first year accepted; time zone data does not reliably cover earlier years."""
 
 LAST_YEAR = 2099
-"""The last year accepted; calendar specs of Temporal end here."""
+"""The last year accepted, because the calendar specs of Temporal end with it."""
 
 SCHEDULE_GRAMMAR = (
     "every N s|m|h|d (at least 30 s), such as every 15m; or five-field cron, such as 0 9 * * 1-5 for 9 o'clock on "
@@ -66,7 +66,7 @@ class _Field:
     names: tuple[str, ...] = ()
 
     def parse_field(self, written: str) -> frozenset[int]:
-        """Return the numbers that a comma-separated list of ranges selects; raises ``InvalidEdit``."""
+        """Return the numbers that a comma-separated list of ranges selects; raises ``InvalidEdit`` if it is invalid."""
         return frozenset(number for part in written.split(",") for number in self._read_range(part))
 
     def _read_range(self, part: str) -> range:
@@ -102,8 +102,8 @@ _WEEKDAY = _Field("day of the week", 0, 7, ("sun", "mon", "tue", "wed", "thu", "
 class CronTimes:
     """The times that a cron expression selects; Sunday is 0.
 
-    ``fixed`` is true when the hour field names hours and has no ``*``: this decides what happens when the clocks
-    change. If days of the month and days of the week are both restricted, a day that matches either one counts, as in
+    ``fixed`` means that the hour field names hours and has no ``*``, which decides what happens when the clocks change.
+    If both the days of the month and the days of the week are restricted, a day has to match only one of them, as in
     every cron.
     """
 
@@ -115,27 +115,27 @@ class CronTimes:
     fixed: bool
 
     def times_on(self, day: date) -> Iterator[datetime]:
-        """Yield the times on one day as local times, in ascending order."""
+        """Yield the cron's times on one day as local times, in ascending order."""
         if self.has_times_on(day):
             for hour in sorted(self.hours):
                 for minute in sorted(self.minutes):
                     yield datetime.combine(day, time(hour, minute))
 
     def has_times_on(self, day: date) -> bool:
-        """Say whether the cron has a time on this day."""
+        """Return whether the cron has a time on this day."""
         weekday = day.isoweekday() % _SUNDAY
         return day.month in self.months and any(day.day in days and weekday in week for days, week in self.choices)
 
     @property
     def choices(self) -> tuple[tuple[frozenset[int], frozenset[int]], ...]:
-        """The pairs of days of the month and days of the week; a day matches if one pair contains both its parts."""
+        """The pairs of days of the month and days of the week; a day has to match both parts of one pair."""
         if len(self.days) < _DAY.last and len(self.weekdays) < _SUNDAY:
             return (self.days, frozenset(range(_SUNDAY))), (frozenset(range(1, 32)), self.weekdays)
         return ((self.days, self.weekdays),)
 
 
 def read_cron(written: str) -> CronTimes:
-    """Parse a cron expression; raises ``InvalidEdit`` that names the invalid field, or says that no date matches."""
+    """Parse a cron expression; raises ``InvalidEdit`` that names the invalid field or says that no date matches."""
     words = written.split()
     if len(words) == 1 and words[0].lower() in _NICKNAMES:
         raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} instead of {words[0].lower()}")
@@ -166,14 +166,14 @@ def _is_number(written: str) -> bool:
 
 @dataclass(frozen=True)
 class Interval:
-    """A schedule that repeats after a fixed length of time, counted from when it was written."""
+    """A schedule that repeats after a fixed length of time, counted from the time when the expression was written."""
 
     length: timedelta
 
 
 @dataclass(frozen=True)
 class Once:
-    """A schedule with a single moment, in UTC and whole seconds."""
+    """A schedule with a single run, at ``moment`` in UTC and whole seconds."""
 
     moment: datetime
 
@@ -182,7 +182,7 @@ Schedule = Interval | CronTimes | Once
 
 
 def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = SHORTEST) -> Schedule:
-    """Parse an expression that is written now; raises ``InvalidEdit`` with the fix, also for a moment in the past."""
+    """Parse an expression that is written now; raises ``InvalidEdit`` with the fix, also for a time in the past."""
     schedule = _parse_expression(written, read_zone(zone), now, shortest)
     if isinstance(schedule, Once) and schedule.moment <= now:
         raise InvalidEdit(
@@ -193,16 +193,16 @@ def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = 
 
 
 def read_stored_schedule(written: str, zone: str, anchor: datetime) -> Schedule:
-    """Parse a stored schedule expression, with ``anchor`` as the moment at which it was written.
+    """Parse a stored schedule expression; ``anchor`` is the time at which the expression was written.
 
-    The expression passed the checks at that time, so past moments are allowed, and so are intervals below today's
-    shortest one, down to Temporal's limit of one second. Raises ``InvalidEdit`` if it cannot be parsed.
+    The expression passed the checks of that time, so times in the past are allowed. So are intervals below today's
+    shortest one, down to Temporal's limit of one second. Raises ``InvalidEdit`` if the expression cannot be parsed.
     """
     return _parse_expression(written, read_zone(zone), anchor, _SECOND)
 
 
 def check_jitter(schedule: Schedule, seconds: int) -> None:
-    """Raise ``InvalidEdit`` for a jitter above one hour, or of at least half the interval: two runs could meet."""
+    """Raise ``InvalidEdit`` for a jitter above one hour, or of half the interval or more, so that no two runs meet."""
     if not 0 <= seconds <= LONGEST_JITTER:
         raise InvalidEdit(f"the jitter must be from 0 to {LONGEST_JITTER} seconds")
     if isinstance(schedule, Interval) and 2 * seconds >= schedule.length.total_seconds() and seconds:
@@ -213,7 +213,7 @@ def check_jitter(schedule: Schedule, seconds: int) -> None:
 
 
 def read_zone(name: str) -> ZoneInfo:
-    """Return a time zone by its IANA name; raises ``InvalidEdit`` for an unknown name, with the nearest known one."""
+    """Return a time zone by its IANA name; raises ``InvalidEdit`` with the nearest known name for an unknown one."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -224,7 +224,7 @@ def read_zone(name: str) -> ZoneInfo:
 
 
 def _parse_expression(written: str, zone: ZoneInfo, anchor: datetime, shortest: timedelta) -> Schedule:
-    """Parse an expression; ``in`` counts from the anchor, the moment at which the expression was written."""
+    """Parse an expression; ``in 20m`` counts from the anchor, the time at which the expression was written."""
     text = written.strip()
     if text.lower().startswith("every"):
         length = _read_length(text, "every 15m")
@@ -247,7 +247,7 @@ def _parse_expression(written: str, zone: ZoneInfo, anchor: datetime, shortest: 
 
 
 def _read_length(text: str, example: str) -> timedelta:
-    """Parse a length of time after ``every`` or ``in``; one above ``LONGEST`` is cut to a value just above it."""
+    """Parse the length of time after ``every`` or ``in``; a length above ``LONGEST`` becomes a value just above it."""
     found = re.fullmatch(r"(?:every|in)\s+([0-9]{1,9})\s*([a-z]+)", text, re.IGNORECASE)
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
@@ -256,14 +256,14 @@ def _read_length(text: str, example: str) -> timedelta:
 
 
 def _read_moment(text: str, zone: ZoneInfo) -> Once:
-    """Parse a moment, the first one in a repeated hour; raises ``InvalidEdit``, also for a time the clocks skip."""
+    """Parse an ``at`` time, in a repeated hour its first pass; raises ``InvalidEdit``, also for a time the clocks skip."""
     found = _AT.fullmatch(text)
     if found is None:
         raise InvalidEdit("after at, write a date and a time, such as at 2026-12-01 09:00")
     try:
         wall = datetime.fromisoformat(f"{found[1]}T{found[2]}")
     except ValueError as error:
-        raise InvalidEdit("this date or time does not exist; write it as at 2026-12-01 09:00") from error
+        raise InvalidEdit("this date or time does not exist; correct it, such as: at 2026-12-01 09:00") from error
     if not FIRST_YEAR <= wall.year <= LAST_YEAR:
         raise InvalidEdit(f"choose a year from {FIRST_YEAR} to {LAST_YEAR}")
     moment = local_to_utc(wall, zone, 0)
@@ -276,14 +276,14 @@ def _read_moment(text: str, zone: ZoneInfo) -> Once:
 
 
 def local_to_utc(wall: datetime, zone: ZoneInfo, fold: int) -> datetime | None:
-    """Return the moment, in UTC, of a local time, or None in a gap; for a repeated hour, fold 1 selects the second."""
+    """Return a local time in UTC, None if the clocks skip it; in a repeated hour, ``fold`` 1 means the second pass."""
     moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
     return moment if moment.astimezone(zone).replace(tzinfo=None) == wall else None
 
 
 def first_utc_moment(wall: datetime, zone: ZoneInfo) -> datetime:
-    """Return the first moment of a local time; in a gap, the first moment after it."""
-    # In a gap, fold 1 applies the offset after the gap and gives a moment before it; fold 0 gives one after it.
+    """Return the first moment of a local time in UTC; for a time the clocks skip, the first moment after the gap."""
+    # For a time in a gap, fold 1 gives a moment before the gap, and fold 0 a moment after it.
     earlier, later = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
     return local_to_utc(wall, zone, 0) or change_between(earlier, later, zone)
 
@@ -301,6 +301,6 @@ def change_between(earlier: datetime, later: datetime, zone: ZoneInfo) -> dateti
 
 
 def clocks_change(day: date, zone: ZoneInfo) -> bool:
-    """Say whether the zone's clocks change between noon of this day and noon of the next; clocks change at night."""
+    """Return whether a zone's clocks change between noon of this day and the next noon; clocks change at night."""
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone)
     return noon.utcoffset() != (noon + timedelta(days=1)).utcoffset()

@@ -1,4 +1,4 @@
-"""The tables of heartbeats and crons, and whether a due time becomes a job (docs/decisions.md: schedules)."""
+"""The tables of heartbeats and crons, and the rules by which due times become jobs (docs/decisions.md: schedules)."""
 
 from datetime import datetime
 from typing import ClassVar
@@ -16,20 +16,20 @@ from maestro.domain.schedules.times import count_times, times_after
 from maestro.domain.values import Value
 
 GIVEN_UP = "failed {} times in a row"
-"""The reason stored when Maestro itself pauses a schedule."""
+"""The stored reason when Maestro pauses a schedule after failures."""
 
 
 class ScheduleColumns(SQLModel):
     """The columns shared by heartbeats and crons; ``schedule`` is the expression as written, ``zone`` an IANA name.
 
-    ``name`` is unique among the schedules of the agent; ``unnamed`` is the default name. ``anchored_at`` is when
-    the expression was written: an interval counts from there. ``jitter_seconds`` is the longest random delay of a run.
-    ``enabled`` is the operator's choice; ``paused_reason`` says why Maestro paused the schedule itself, else empty.
+    ``name`` is unique among the schedules of the agent; ``unnamed`` is the default name. ``anchored_at`` is when the
+    expression was written: an interval counts from there. ``jitter_seconds`` is the longest random delay of a run.
+    ``enabled`` is the operator's choice; ``paused_reason`` says why Maestro paused the schedule, empty without a pause.
     ``ended_at`` is set after the run of a schedule with a single run.
 
-    ``runs`` counts runs that started, ``skipped`` due times without a run, ``failures`` failed runs in a row;
+    ``runs`` counts runs that started, ``skipped`` due times without a run, ``failures`` failed runs in a row.
     ``last_slot`` and ``last_job_id`` are the due time and the job of the last run. ``followed`` is the digest of the
-    state last written to the Temporal Schedule, ``follow_error`` the reason if a later write failed.
+    state last written to the Temporal Schedule. ``follow_error`` is why a later write to Temporal failed.
     """
 
     unnamed: ClassVar[str]
@@ -72,7 +72,7 @@ class ScheduleColumns(SQLModel):
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
     def is_duplicate_of(self, other: "ScheduleColumns") -> bool:
-        """Say whether both schedules have the same kind, agent, work, times and address."""
+        """Return whether both schedules have the same kind, agent, work, times and address."""
         compared = {"agent_id", "schedule", "zone", "prompt", "script", "platform", "account", "channel", "thread"}
         return type(self) is type(other) and self.model_dump(include=compared) == other.model_dump(include=compared)
 
@@ -100,7 +100,7 @@ class Cron(ScheduleColumns, table=True):
 
 
 class ScheduledRun(Value):
-    """A run that Temporal started: the workflow id (also the job id), the schedule's ref, and the due time."""
+    """A run that Temporal started: its workflow id (also the job id), the schedule's public id, and the due time."""
 
     job_id: str
     schedule: str
@@ -108,14 +108,14 @@ class ScheduledRun(Value):
 
 
 class RunAdmission(Value):
-    """The decision whether the workflow of a run continues; if not, ``reason`` says why the run was skipped."""
+    """The decision whether the workflow of a scheduled run continues; if not, ``reason`` says why it was skipped."""
 
     begun: bool
     reason: str = ""
 
 
 def skip_reason(planned: ScheduleColumns | None, agent: Agent | None, open_job: str | None) -> str | None:
-    """Return why this due time of a schedule creates no job, or None if it does.
+    """Return why a due time of a schedule creates no job, None if it creates one.
 
     While a job of the schedule is open, no further run starts: this limits a flood of jobs independently of Temporal's
     overlap policy.
@@ -134,10 +134,10 @@ def skip_reason(planned: ScheduleColumns | None, agent: Agent | None, open_job: 
 
 
 def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
-    """Say whether a run that cannot call a model now is skipped: the wait would last past the schedule's next time.
+    """Return whether a run is skipped because the wait for a model would last past the schedule's next due time.
 
-    A wait without a known end counts as too long, and so does a wait for the next day's budget. A schedule with a
-    single run is never skipped: it waits.
+    A wait without a known end counts as too long, and so does a wait for the next day's budget. A run of a schedule
+    with a single run is never skipped: it waits.
     """
     schedule = _parse_stored(planned)
     if schedule is None:
@@ -149,7 +149,7 @@ def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
 
 
 def new_run_job(planned: ScheduleColumns, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
-    """Return the job of a run, with the client that pays, if any; ``slot`` is None for an operator's extra run."""
+    """Return the job of a run; ``client_id`` is the client that pays, ``slot`` None for an operator's extra run."""
     return Job(
         id=job_id,
         kind=planned.kind,
@@ -164,9 +164,9 @@ def new_run_job(planned: ScheduleColumns, client_id: int | None, job_id: str, sl
 
 
 def count_missed_times(planned: ScheduleColumns, agent: Agent, slot: datetime) -> int:
-    """Count the due times between the previous run and this one, missed because a run lasted or Maestro was down.
+    """Count the due times since the previous run, missed because that run lasted or Maestro was down.
 
-    Times before the last edit of the schedule or of its agent do not count: they may belong to a pause.
+    Due times before the last edit of the schedule or its agent do not count, because they may belong to a pause.
     """
     began = max(planned.last_slot or planned.anchored_at, planned.updated_at, agent.updated_at)
     schedule = _parse_stored(planned)
@@ -180,7 +180,7 @@ def runs_once(planned: ScheduleColumns) -> bool:
 
 
 def missed_single_run(planned: ScheduleColumns, now: datetime) -> datetime | None:
-    """Return the time of a single run that Temporal missed because the schedule reached it too late, else None."""
+    """Return the time of a single run that passed before Temporal had the schedule, None if it was not missed."""
     match _parse_stored(planned):
         case Once(moment) if moment <= now and planned.ended_at is None:
             return moment
@@ -189,7 +189,7 @@ def missed_single_run(planned: ScheduleColumns, now: datetime) -> datetime | Non
 
 
 def _parse_stored(planned: ScheduleColumns) -> Schedule | None:
-    """Parse the expression of a row; None if today's rules reject it, although Temporal still runs it."""
+    """Parse the expression of a row; None if today's rules reject the expression, although Temporal still runs it."""
     try:
         return read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
     except InvalidEdit:

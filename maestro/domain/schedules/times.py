@@ -21,7 +21,7 @@ from maestro.domain.schedules.expressions import (
 )
 
 LOOK_AHEAD = 400
-"""The number of days to search for clock changes: a year, and a margin to renew the result before it ends."""
+"""The days to search for clock changes: a year, and a margin so that the result is renewed before it is over."""
 
 Hours = Mapping[date, Set[int]]
 """Hours of local time, by date."""
@@ -31,11 +31,11 @@ _ALL_DAY = frozenset(range(24))
 
 
 def times_after(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> Iterator[datetime]:
-    """Yield the due times strictly after a moment, up to the year 2099.
+    """Yield the due times strictly after ``after``, up to the year 2099.
 
-    An interval counts from its anchor, in whole seconds. A cron follows the local time of its zone. If it names its
-    hours (``fixed``), all times in a gap move to the first moment after it, and a repeated hour counts once, the first
-    time. If its hour field has a ``*``, times in a gap are skipped, and a repeated hour counts twice.
+    An interval counts from its anchor, in whole seconds. A cron follows the local time of its zone. If the cron names
+    its hours (``fixed``), all times in a gap move to the first moment after the gap, and a time in a repeated hour
+    occurs once. If the hour field has a ``*``, times in a gap are skipped, and a time in a repeated hour occurs twice.
     """
     match schedule:
         case Interval(length):
@@ -52,7 +52,7 @@ def next_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: date
 
 
 def count_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
-    """Return the number of due times strictly between two moments; long ranges are counted without listing them."""
+    """Return the number of due times strictly between two moments; long ranges are counted without listing times."""
     match schedule:
         case Interval(length):
             first = next(_interval_times(length, anchor, after), until)
@@ -64,7 +64,7 @@ def count_times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: dat
 
 
 def times_on_day(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
-    """Yield the due times of one local day in order; a gap at the end of the day moves some into the next day."""
+    """Yield the due times of one local day in order; a gap at the end of the day moves some to the next day."""
     if cron.fixed:
         times: Iterator[datetime] = (first_utc_moment(wall, zone) for wall in cron.times_on(day))
     else:
@@ -73,7 +73,7 @@ def times_on_day(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetim
 
 
 def next_skipped_time(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """Return the next local time of the cron, within five years, that a clock change skips, or None."""
+    """Return the next local time of a cron that a clock change skips, None if there is none in five years."""
     today = after.astimezone(zone).date()
     for day in (today + ahead * _DAY for ahead in range(5 * 366)):
         if clocks_change(day, zone):
@@ -94,7 +94,7 @@ def _interval_times(length: timedelta, anchor: datetime, after: datetime) -> Ite
 
 def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     day = after.astimezone(zone).date()
-    # Hours of the first day that have passed are left out, so that their minutes are not computed.
+    # Hours of the first day that have passed are left out, to save the work of computing their minutes.
     ends = {hour: local_to_utc(datetime.combine(day, time(hour, 59)), zone, 1) for hour in cron.hours}
     hours = frozenset(hour for hour, end in ends.items() if end is None or end > after)
     yield from times_on_day(replace(cron, hours=hours), zone, day)
@@ -104,12 +104,12 @@ def _cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[da
 
 
 def _times_with_fold(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
-    """Yield the moments of the day's times in order; ``fold`` selects the first or second pass of a repeated hour."""
+    """Yield the moments of the day's local times in order; ``fold`` 1 selects the second pass of a repeated hour."""
     return filter(None, (local_to_utc(wall, zone, fold) for wall in cron.times_on(day)))
 
 
 def _count_cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:
-    """Return the number of due times of a cron; only the first and last day and clock changes are computed exactly."""
+    """Count a cron's due times; only the first day, the last day and clock changes are computed exactly."""
     if after >= until:
         return 0
     first, last = after.astimezone(zone).date(), until.astimezone(zone).date()
@@ -123,10 +123,10 @@ def _count_cron_times(cron: CronTimes, zone: ZoneInfo, after: datetime, until: d
 
 
 def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
-    """Return the local hours around coming clock changes in which the cron has due times.
+    """Return the local hours around coming clock changes in which a cron has due times.
 
-    Where a change skips midnight, a Temporal server may compute the wrong weekday: for a cron with days of the week the
-    whole day is then included.
+    Where a clock change skips midnight, a Temporal server may compute the wrong weekday. For a cron with days of the
+    week, the whole day is then included.
     """
     return {
         day: hours
@@ -137,16 +137,16 @@ def doubtful_hours(cron: CronTimes, zone: ZoneInfo, today: date) -> Hours:
 
 
 def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetime, ...]:
-    """Return the cron's due times within these hours, in UTC and in order."""
+    """Return a cron's due times in the given hours, in UTC and in order."""
     all_day = (time for day in hours for time in times_on_day(cron, zone, day))
     local = ((time, time.astimezone(zone)) for time in all_day)
-    # A gap at the end of a day moves a time to the first moment of the next day, which may be no key of ``hours``.
+    # A gap at the end of a day moves a due time to the first moment of the next day, which ``hours`` may lack.
     return tuple(sorted({time for time, wall in local if wall.hour in hours.get(wall.date(), _ALL_DAY)}))
 
 
 @lru_cache(maxsize=100)
 def _clock_change_days(zone: ZoneInfo, today: date) -> tuple[date, ...]:
-    """Return the days on which the clocks change between noon and the next noon; the search starts two days back."""
+    """Return the days with a clock change between noon and the next noon; the search begins two days back."""
     days = (today + ahead * _DAY for ahead in range(-2, LOOK_AHEAD))
     return tuple(day for day in days if clocks_change(day, zone))
 

@@ -37,11 +37,11 @@ _UNITS = (
 _WEEKDAYS = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays")
 _WEEKS = {frozenset(range(7)): "", frozenset(range(1, 6)): "on working days", frozenset({0, 6}): "at weekends"}
 _MOST_TIMES = 4
-"""The most times of a day that are listed; for more times, the description gives a rhythm or a count."""
+"""The most times of a day that a description lists; for more times, it gives an interval or a count."""
 
 
 def describe_schedule(schedule: Schedule, zone: ZoneInfo) -> str:
-    """Describe when a schedule runs, in the local time of its zone."""
+    """Describe in words when a schedule runs, in the local time of its zone."""
     match schedule:
         case Interval(length):
             return _describe_interval(length)
@@ -54,7 +54,7 @@ def describe_schedule(schedule: Schedule, zone: ZoneInfo) -> str:
 
 
 def describe_distance(moment: datetime, now: datetime) -> str:
-    """Describe how far a moment is from now in the largest unit that fits, such as "in 3 hours" or "2 days ago"."""
+    """Describe how far a time is from now in the largest unit that fits, such as "in 3 hours" or "2 days ago"."""
     away = moment - now
     name, unit = next(((name, unit) for name, unit in _UNITS if abs(away) >= unit), ("", None))
     if unit is None:
@@ -85,7 +85,7 @@ def _describe_times(cron: CronTimes) -> str:
 
 
 def _even_step(numbers: Sequence[int], whole: int) -> int | None:
-    """Return the step between the numbers if they divide the whole evenly, else None."""
+    """Return the step between the numbers if they divide ``whole`` evenly, else None."""
     step = whole // len(numbers)
     return step if len(numbers) > 1 and list(numbers) == list(range(0, whole, step)) else None
 
@@ -105,7 +105,7 @@ def _join_words(words: Sequence[str]) -> str:
 
 
 class ScheduleState(StrEnum):
-    """The state of a schedule; if several apply, the first in this order counts."""
+    """The state of a schedule; if several states apply, the first one in this order counts."""
 
     ENDED = "ended"
     PAUSED = "paused"
@@ -114,7 +114,7 @@ class ScheduleState(StrEnum):
 
 
 class LastRun(View):
-    """The job of a schedule's last run; ``status`` is null once the job is deleted, ``dropped`` if it was skipped.
+    """The job of a schedule's last run; ``status`` is null after the job was deleted, ``dropped`` for a skipped run.
 
     ``reason`` says why the run failed or was skipped.
     """
@@ -128,9 +128,9 @@ class LastRun(View):
 class ScheduleView(View):
     """A heartbeat or a cron with its state and its last run; ``ref`` is its public id, such as cron-3.
 
-    ``when`` describes the schedule in words; ``next_runs`` are the next five times in its zone, empty unless it is
-    active. ``reason`` says why it is not active. ``skipped`` counts due times without a run, ``failures`` failed runs
-    in a row. ``follow_error`` says why its Temporal Schedule differs from this row.
+    ``when`` describes the schedule in words; ``next_runs`` are the next five due times in the schedule's zone, empty
+    unless the schedule is active. ``reason`` says why the schedule is not active. ``skipped`` counts due times without
+    a run, ``failures`` failed runs in a row. ``follow_error`` says why the Temporal Schedule differs from these values.
     """
 
     ref: str
@@ -167,7 +167,7 @@ class SchedulePage(Page[ScheduleView]):
 
 
 class SchedulePreview(View):
-    """A schedule in words and its next five times in its zone; ``note`` names a time that a clock change skips."""
+    """A schedule in words and its next five times in its zone; ``note`` names a time that a clock change moves."""
 
     schedule: str
     timezone: str
@@ -183,7 +183,7 @@ class StartedRun(View):
 
 
 class BackfilledTime(View):
-    """A past due time, in UTC, and its job; ``ran`` says that the job existed before, and stays unchanged."""
+    """A past due time, in UTC, and its job; ``ran`` means that the job existed before and stays unchanged."""
 
     time: datetime
     job_id: str
@@ -191,7 +191,7 @@ class BackfilledTime(View):
 
 
 class BackfillView(View):
-    """The result of a backfill: the jobs that are started (or would be, for a preview); they run one after another."""
+    """The result of a backfill: the jobs that it starts, or would start for a ``preview``; they run one by one."""
 
     preview: bool
     count: int
@@ -215,10 +215,10 @@ def schedule_state(planned: ScheduleColumns, agent: Agent) -> ScheduleState:
 
 
 def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: datetime) -> ScheduleView:
-    """Build the view of a schedule; ``job`` is that of the last run, None without a run or if the job was deleted."""
+    """Build the view of a schedule; ``job`` is the job of the last run, None without a run or if it was deleted."""
     state = schedule_state(planned, agent)
     when, next_runs = planned.schedule, tuple[datetime, ...]()
-    with suppress(InvalidEdit):  # an invalid expression is shown as text, without times
+    with suppress(InvalidEdit):  # an invalid expression is shown as written, without times
         zone = read_zone(planned.zone)
         schedule = read_stored_schedule(planned.schedule, planned.zone, planned.anchored_at)
         when = describe_schedule(schedule, zone)
@@ -246,7 +246,7 @@ def schedule_view(planned: ScheduleColumns, agent: Agent, job: Job | None, now: 
 
 
 def preview_view(request: SchedulePreviewRequest, now: datetime, shortest: timedelta) -> SchedulePreview:
-    """Build the preview of a schedule as if created now; raises ``InvalidEdit`` if it is not valid."""
+    """Build the preview of a schedule as if created now; raises ``InvalidEdit`` if the expression is not valid."""
     schedule, note = read_schedule(request.schedule, request.timezone, now, shortest), ""
     check_jitter(schedule, request.jitter_seconds)
     zone = read_zone(request.timezone)
