@@ -1,4 +1,4 @@
-"""The composition of a prompt: layers in a cache-friendly order, each within its share of the token budget."""
+"""The composition of a prompt: layers (sections) in a cache-friendly order, each within its token budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ from maestro.domain.texts import FACT_CHARS, NAME_CHARS, quote_text, quoted_line
 
 SUMMARIES = 3
 FACTS = 15
-"""The most facts in a prompt besides the sticky ones."""
+"""The most facts in a prompt besides the sticky facts, which every prompt contains."""
 SHORTEST_SUMMARY = 40
-"""The fewest tokens of a summary, heading included; a shorter one would be useless."""
+"""The fewest tokens of a summary, heading included; a shorter summary would be useless."""
 
 SHORTEST_ASKED = 200
 """The fewest tokens that the messages to answer get, even if the budget is used up."""
@@ -38,28 +38,28 @@ SHORTEST_ASKED = 200
 
 @dataclass(frozen=True)
 class RecalledFacts:
-    """The layer of facts in a prompt, and the facts that it contains."""
+    """A layer (section) with facts in a prompt, and the facts that it contains."""
 
     layer: Layer
     facts: tuple[RecalledFact, ...]
 
 
 def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
-    """Return the layer of sticky facts, with as many as fit into ``budget`` tokens."""
+    """Return the layer of sticky facts, with as many facts as fit into ``budget`` tokens."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
     return _facts_layer(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
 def build_other_facts_layer(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
-    """Return the layer of other facts: the best ``FACTS``, as many as fit (docs/decisions.md: prompt layers)."""
+    """Return the layer of the facts that are not sticky: the best ``FACTS``, or as many as fit into ``budget``."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
     return _facts_layer(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 
 
 def build_state_layer(states: Sequence[MemoryState], budget: int) -> Layer:
-    """Return the layer of the agent's state, sorted by key.
+    """Return the layer of the agent's state (its keys and values), sorted by key.
 
-    If not all of it fits into ``budget`` tokens, the entries set last are chosen.
+    If not all entries fit into ``budget`` tokens, those that were set last are chosen.
     """
     heading = "What you noted, by key:"
     newest_first = sorted(states, key=lambda entry: (entry.updated_at, entry.key), reverse=True)
@@ -75,8 +75,8 @@ def build_state_layer(states: Sequence[MemoryState], budget: int) -> Layer:
 def build_summary_layer(newest_first: Sequence[Compaction], budget: int) -> Layer:
     """Return the layer of the conversation's summaries, newest last.
 
-    The newest summary is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``; an older
-    summary only if it fits whole.
+    The newest summary is always included, cut if necessary, unless the budget is below ``SHORTEST_SUMMARY``. An older
+    summary is only included if it fits whole.
     """
     chosen: list[str] = []
     for compaction in newest_first[:SUMMARIES]:
@@ -91,9 +91,10 @@ def build_summary_layer(newest_first: Sequence[Compaction], budget: int) -> Laye
 
 
 def _facts_layer(name: LayerName, heading: str, facts: Sequence[RecalledFact], budget: int) -> RecalledFacts:
-    """Return a layer with the best facts that fit, in the order in which they were learned.
+    """Return a layer with the best facts that fit, in the order in which the agent learned them.
 
-    The ranking changes from message to message, this order does not: a provider can cache a layer that stays the same.
+    The ranking of facts changes from message to message, but this order does not: a provider can cache a layer that
+    stays the same.
     """
     bullets = [_fact_line(fact.content) for fact in facts]
     fits = len(take_fitting(bullets, budget - tokens_with_separator(heading)))
@@ -104,7 +105,7 @@ def _facts_layer(name: LayerName, heading: str, facts: Sequence[RecalledFact], b
 
 @lru_cache(maxsize=5_000)
 def _fact_line(fact: str) -> str:
-    """Return the line of a fact; cached, because most facts recur in message after message."""
+    """Return the line of a fact; cached, because most facts occur in message after message."""
     return f"- {quote_text(fact, FACT_CHARS)}"
 
 
@@ -121,7 +122,7 @@ def _count_note(included: int, available: int) -> str:
 class PromptInput:
     """The input of a prompt: the messages to answer, oldest first, and the earlier messages, newest first.
 
-    ``summaries`` are those of this conversation, newest first. ``user_name`` is the name of the asking user. ``note``
+    ``summaries`` are those of the conversation, newest first. ``user_name`` is the name of the asking user. ``note``
     reports the outcomes of the tags in the last answer.
     """
 
@@ -141,8 +142,8 @@ class PromptInput:
 class Knowledge:
     """The knowledge of an agent for one prompt: skills, facts and state.
 
-    ``skills`` are those chosen for the messages to answer, ``facts`` are best first. ``addendum`` is the layer about
-    the agent chat #maestro, empty for most agents.
+    ``skills`` are those chosen for the messages to answer, ``facts`` are sorted best first. ``addendum`` is the text
+    about the agent chat #maestro, empty for most agents.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -153,7 +154,7 @@ class Knowledge:
 
 @dataclass(frozen=True)
 class Composition:
-    """A composed prompt, the sizes of its layers, and the facts that it contains."""
+    """A composed prompt, the sizes of its layers (sections), and the facts that it contains."""
 
     messages: tuple[ComposedTurn, ...]
     layers: tuple[LayerSize, ...]
@@ -171,12 +172,12 @@ def compose_prompt(
 
     It has at most ``budget`` tokens, unless the parts that are never cut need more: the persona with the agent's own
     prompt, the layers ``moment`` (date, user and note) and ``chat``, and ``SHORTEST_ASKED`` tokens of the messages to
-    answer. The other layers take their room in this order: sticky facts, a quarter of the remaining tokens; the
-    messages to answer, all they need, with the middle left out if they do not fit; skills, a third, each whole or not
-    at all; other facts, a quarter; state, a quarter; summaries, a third, the newest first; earlier messages, the rest,
-    the newest first.
+    answer. The other layers take their tokens in this order:
 
-    See docs/decisions.md: prompt layers.
+    1. Sticky facts: a quarter of the remaining tokens. 2. The messages to answer: all they need, with the middle left
+    out if they do not fit. 3. Skills: a third, each skill whole or not at all. 4. Other facts: a quarter. 5. State: a
+    quarter. 6. Summaries: a third, the newest first. 7. Earlier messages: the rest, the newest first. See
+    docs/decisions.md: prompt layers.
     """
     room = TokenRoom(budget - MESSAGE_OVERHEAD - persona.tokens)
     moment = room.subtract_layer(_moment_layer(prompt, today))
@@ -191,7 +192,7 @@ def compose_prompt(
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(prompt.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
-    content = SEPARATOR.join((persona.text, join_layers(changing)))  # Only the persona is the same for all messages.
+    content = SEPARATOR.join((persona.text, join_layers(changing)))  # Only the persona stays the same.
     system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)
     return Composition(

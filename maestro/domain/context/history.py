@@ -1,4 +1,4 @@
-"""The history of a prompt: earlier messages, quoted replies, tool rounds (docs/decisions.md: prompt layers)."""
+"""The history in a prompt: earlier messages, quoted replies and tool rounds (docs/decisions.md: prompt layers)."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,30 +14,30 @@ from maestro.domain.redaction import Redact
 from maestro.domain.texts import NAME_CHARS, quote_text, quoted_lines
 
 QUOTED_CHARS = 500
-"""The most characters of a quoted message; its beginning is enough to identify it."""
+"""The most characters of a quoted message; the beginning is enough to identify the message."""
 FRESH = 4
-"""The number of newest messages that are not quoted again, because the model has just read them."""
+"""The number of newest messages that a reply does not quote, because the model reads them anyway."""
 
 _AGENT_HEADING = re.compile(r"\[\s*agent\b", re.IGNORECASE)
 """The beginning of the line that names another agent as the author; see ``speaker_line``."""
 
 MOST_CALLS = 16
-"""The most tool calls of one answer that are executed; for more, the model must ask again."""
+"""The most tool calls of one answer that Maestro executes; for more, the model must ask again."""
 
 CUT_MARK = "\n[cut: the rest of this result does not fit]"
 LEFT_OUT = "[left out: there is no room for this result any more]"
 SHORTEST_RESULT = 20
-"""The fewest tokens of a cut result; a shorter one would be useless."""
+"""The fewest tokens of a cut tool result; a shorter result is left out, because it would be useless."""
 
 NEWEST_WEIGHT = 2
-"""How many times longer a result of the newest round may be than older ones: the model has just asked for it."""
+"""How many times longer tool results of the newest round may be: the model has just asked for them."""
 
 
 @dataclass(frozen=True)
 class RepliedMessage:
     """The message to which a user replied, and its author; an empty ``author`` is the answering agent.
 
-    ``message_id`` is the row of the conversation if the message is an answer, ``inbox_id`` the row of the inbox if a
+    ``message_id`` is the message's row in the conversation if an agent wrote it, ``inbox_id`` its row in the inbox if a
     user wrote it.
     """
 
@@ -47,7 +47,7 @@ class RepliedMessage:
     inbox_id: int | None = None
 
     def is_one_of(self, messages: Iterable[StoredMessage]) -> bool:
-        """Return whether the message is one of these messages of a conversation."""
+        """Return whether the replied message is one of these messages of a conversation."""
         return any(
             (self.inbox_id is not None and message.inbox_id == self.inbox_id)
             or (self.message_id is not None and message.id == self.message_id)
@@ -64,11 +64,11 @@ def quotation_text(quote: RepliedMessage) -> str:
 
 
 class HistoryEntry(NamedTuple):
-    """A message of a conversation for a prompt; ``tokens`` are those of its text.
+    """A message of a conversation for a prompt; ``tokens`` are the estimated tokens of its text.
 
-    ``author`` is the line that names another agent as the author, empty for a user and for the answering agent.
-    ``plain_chars`` is the number of characters if the text is used exactly as stored; ``content`` is then empty.
-    ``quote`` is the quotation of the message to which this one replies.
+    ``author`` is the line that names another agent as the author, empty for a user and for the answering agent. If the
+    text is used exactly as stored, ``plain_chars`` is its number of characters and ``content`` is empty. ``quote`` is
+    the quotation of the message to which this message replies.
     """
 
     role: Role
@@ -88,7 +88,7 @@ class HistoryEntry(NamedTuple):
 
 
 class RenderedEntry(NamedTuple):
-    """A message as the model sees it, its size in tokens and characters, and the number of characters left out."""
+    """A message as the model gets it, its size in tokens and characters, and the number of characters left out."""
 
     turn: ComposedTurn
     tokens: int
@@ -100,7 +100,7 @@ def render_input(entries: Sequence[HistoryEntry], room: int) -> tuple[RenderedEn
     """Return the messages to answer, oldest first, within ``room`` tokens: all of them, whole if they fit.
 
     If they do not fit, the longest are shortened first: the beginning and the end remain, with a mark between them.
-    Images are attached newest first, at most ``MAX_IMAGES`` in all and only if they fit; every other file is named in
+    Images are attached newest first, at most ``MAX_IMAGES`` in all and only if they fit. Every other file is named in
     the text.
     """
     remaining = room
@@ -143,9 +143,9 @@ def select_history(
 
 
 def plain_chars(message: MessageColumns) -> int | None:
-    """Return the number of characters of a message that a prompt uses exactly as stored, None for any other.
+    """Return the number of characters of a message that prompts use exactly as stored, None for any other message.
 
-    The number is stored with the message (``Message.plain_chars``), so that its text need not be read.
+    The number is stored with the message (``Message.plain_chars``), so that the text need not be read again.
     """
     text = message.content
     if message.agent_id is not None or message.has_files or (message.role is Role.USER and _AGENT_HEADING.search(text)):
@@ -154,7 +154,7 @@ def plain_chars(message: MessageColumns) -> int | None:
 
 
 def _render_with_images(entry: HistoryEntry, room: int, images: int) -> RenderedEntry:
-    """Render a message with as many of its images as are allowed and fit."""
+    """Render a message with as many of its images as ``images`` allows and ``room`` tokens can hold."""
     pictures = [file for file in entry.files if file.is_picture] if entry.files else ()
     if not pictures:
         return _render_entry(entry, ())
@@ -169,7 +169,7 @@ def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> Rendere
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
     text = _model_text(entry, pictures)
     if text != content:
-        # A text that differs from the stored message is stored with the prompt, without that message's id.
+        # A text that differs from the stored message is stored with the prompt, and not by the message's id.
         tokens, message_id = estimate_tokens(text), None
     turn = ComposedTurn(
         role=Role.USER if author else role,
@@ -181,9 +181,9 @@ def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> Rendere
 
 
 def _model_text(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> str:
-    """Return the text for the model; the text of another agent is under its name, each line quoted.
+    """Return the text for the model; the text of another agent follows a line with the agent's name, each line quoted.
 
-    A line of a user's message that looks like an agent's name line is quoted too, so that no user can imitate an agent.
+    A line of a user's message that looks like such a name line is quoted, so that no user can imitate an agent.
     """
     role, text, _, _, files, author, _, quote = entry
     if author:
@@ -212,7 +212,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class ToolRound:
-    """A tool round: an answer that calls tools, with the results in the order of its calls.
+    """A tool round: an answer that calls tools, with the results in the order of the calls.
 
     ``chat`` is the text of the posts of #maestro that the prompt contained before the round, empty without posts.
     """
@@ -231,7 +231,7 @@ def limit_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 def build_round(content: str, calls: Sequence[ToolCall], results: Sequence[ToolResult], chat: str = "") -> ToolRound:
     """Return the tool round of an answer, with the results of the executed calls.
 
-    If calls were over the limit, the last result tells the model so.
+    If the answer had more than ``MOST_CALLS`` calls, a note after the last result tells the model so.
     """
     surplus = len(calls) - MOST_CALLS
     if surplus > 0:
@@ -245,8 +245,8 @@ def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMess
     """Return the prompt messages of all rounds, oldest first, within ``room`` tokens if cutting results allows it.
 
     Short results stay whole, and the longest are cut first; a result of the newest round may be ``NEWEST_WEIGHT`` times
-    longer. The newest images stay, at most ``MAX_IMAGES`` and half of the room. The model's own texts and the posts of
-    #maestro stay whole and in their position, so that a provider can cache the beginning.
+    longer. The newest images stay, at most ``MAX_IMAGES`` and in at most half of the room. The texts of the model and
+    the posts of #maestro stay whole and in their order, so that a provider can cache the beginning of the prompt.
     """
     room -= sum(_tokens_without_results(tool_round) for tool_round in rounds)
     results = [result for tool_round in rounds for result in tool_round.results]
@@ -264,12 +264,12 @@ def build_tool_turns(rounds: Sequence[ToolRound], room: int) -> tuple[PromptMess
 
 
 def drop_tool_calls(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """Return the same prompt for a model that cannot call tools, with calls and results as plain text."""
+    """Return the messages for a model that cannot call tools: tool calls and results become plain text."""
     return tuple(remove_tool_parts(message) for message in messages)
 
 
 def drop_image_content(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """Return the same prompt without the images of tool results, for a model that does not accept them."""
+    """Return the messages for a model that accepts no images in tool results: these images are left out."""
     return tuple(
         message.model_copy(update={"images": ()}) if message.role is Role.TOOL and message.images else message
         for message in messages
@@ -296,7 +296,7 @@ def _tokens_without_results(tool_round: ToolRound) -> int:
 
 
 def _divide_room(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int]:
-    """Divide the room by weight; the unused share of a short result goes to the longer ones."""
+    """Divide ``room`` tokens by weight; what a short result does not need goes to the longer ones."""
     shares, weight_left = [0] * len(sizes), sum(weights)
     for index in sorted(range(len(sizes)), key=lambda index: sizes[index] / weights[index]):
         shares[index] = min(sizes[index], room * weights[index] // weight_left)
@@ -306,7 +306,7 @@ def _divide_room(sizes: Sequence[int], weights: Sequence[int], room: int) -> lis
 
 
 def _newest_images(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tuple[ImageRef, ...]]:
-    """Return the images of each result, limited to the newest ``most`` of all."""
+    """Return the images of each result, limited to the newest ``most`` images of all results."""
     newest_first = []
     for result_images in reversed(images):
         newest_first.append(result_images[: max(0, most)])
@@ -330,7 +330,7 @@ def _round_messages(tool_round: ToolRound, results: Sequence[ToolResult]) -> Ite
 
 
 def redact_messages(messages: Sequence[PromptMessage], redact: Redact) -> tuple[PromptMessage, ...]:
-    """Return the messages of a prompt without secrets.
+    """Return the messages of a prompt with their secrets redacted.
 
     A changed message loses its ``message_id``, because its text differs from the stored message.
     """

@@ -1,4 +1,4 @@
-"""The layers of a prompt, the persona, and the listed agents (docs/decisions.md: prompt layers, delegation)."""
+"""The layers (sections) of a prompt, the persona, and the list of agents (docs/decisions.md: prompt layers)."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,27 +18,27 @@ from maestro.domain.values import Value
 SEPARATOR = "\n\n"
 
 MOST_DESCRIBED = 30
-"""The most agents that a prompt lists with their purpose; further ones are listed by slug only."""
+"""The most agents that a prompt lists with their purpose; further agents are listed by slug only."""
 AGENTS_PART = 10
-"""The list of other agents takes at most the budget divided by this number."""
+"""The list of other agents may take the prompt's token budget divided by this number."""
 
 MEMORY_SEARCH = "memory_search"
 
 _ALSO = "- also: "
 
 MOST_COLLEAGUES = 60
-"""The most agents in a prompt: more names do not improve the model's choice."""
+"""The most agents that a prompt lists: more names do not improve the model's choice."""
 
 OWNERS = "*"
-"""The circle of owners, which may talk to every agent."""
+"""The circle (access group) of the owners, who may talk to every agent."""
 PUBLIC = ""
-"""The circle of users on no allow-list, and of jobs without a user, such as those of schedules."""
+"""The circle (access group) of users on no allow-list, and of jobs without a user, such as scheduled jobs."""
 
 
 class LayerName(StrEnum):
-    """The names of all layers, in the order of the prompt.
+    """The names of all layers (sections) of a prompt, in the order of the prompt.
 
-    The layers up to ``agents`` are the same from message to message.
+    The layers from ``identity`` to ``agents`` are the same for every message.
     """
 
     IDENTITY = "identity"
@@ -60,7 +60,7 @@ class LayerName(StrEnum):
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of the system message; ``note`` says which part of it is included or left out."""
+    """One layer (section) of the system message; ``note`` says which parts were chosen or left out."""
 
     name: LayerName
     text: str
@@ -68,12 +68,12 @@ class Layer:
 
     @cached_property
     def tokens(self) -> int:
-        """The estimated tokens of the layer; 0 if it is empty."""
+        """The estimated tokens of the layer; 0 if the layer is empty."""
         return tokens_with_separator(self.text) if self.text else 0
 
 
 class LayerSize(Value):
-    """The size of a layer of a prompt; ``tokens`` are estimated, ``note`` says which parts were chosen or left out."""
+    """The size of a layer (section) of a prompt; ``tokens`` are estimated, ``note`` says which parts were left out."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
@@ -84,11 +84,11 @@ class LayerSize(Value):
 
 
 LAYER_SIZES = TypeAdapter(tuple[LayerSize, ...])
-"""A type adapter that reads and writes the layers of a stored prompt as JSON."""
+"""A type adapter that reads and writes the sizes of a stored prompt's layers as JSON."""
 
 
 class TokenRoom:
-    """The remaining tokens of a budget, from which the tokens of each layer are subtracted."""
+    """The tokens of a prompt's budget that remain after the layers (sections) so far."""
 
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining
@@ -104,7 +104,7 @@ class TokenRoom:
 
 
 def tokens_with_separator(text: str) -> int:
-    """Return the estimated tokens of a text, with its separator."""
+    """Return the estimated tokens of a text and of the separator after it."""
     return estimate_tokens(text) + 1
 
 
@@ -153,7 +153,7 @@ _QUIRKS = TypeAdapter(tuple[str, ...])
 
 @dataclass(frozen=True)
 class Persona:
-    """The constant part of an agent's prompt: the layers that are the same in every prompt."""
+    """The constant part of an agent's prompts: the layers (sections) that are the same in every prompt."""
 
     layers: tuple[Layer, ...]
 
@@ -174,8 +174,8 @@ class Persona:
 def build_persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague], budget: int) -> Persona:
     """Return the persona of an agent: identity, purpose and voice, rules, its own prompt, tools and agents.
 
-    ``tools`` are the names of the tools that it may call, ``colleagues`` the agents to which it may delegate.
-    ``budget`` is that of the whole prompt, in tokens. The agent's own prompt is never cut, because half of its
+    ``tools`` are the names of the tools that the agent may call, ``colleagues`` the agents to which it may delegate.
+    ``budget`` is the budget of the whole prompt, in tokens. The agent's own prompt is never cut, because half of its
     instructions would make it another agent.
     """
     agents = Layer(LayerName.AGENTS, _agent_list(colleagues, budget // AGENTS_PART))
@@ -210,7 +210,7 @@ def _describe_agent(agent: Agent) -> Iterator[str]:
 
 
 def _agent_list(agents: Sequence[Colleague], budget: int) -> str:
-    """Return the list of other agents by slug; their descriptions are quoted, because users wrote them."""
+    """Return the list of other agents by slug; descriptions are quoted, because users wrote them."""
     heading = "Other agents you can pass a task to, by name and purpose:"
     budget -= tokens_with_separator(heading)
     purposes = ((agent.slug, agent.description.strip() or agent.name) for agent in agents[:MOST_DESCRIBED])
@@ -228,7 +228,7 @@ def speaker_line(agent: Colleague) -> str:
 
 @dataclass(frozen=True)
 class AgentListing:
-    """An active agent; ``people`` are the users that may talk to it, as ``platform:userId``, None for all."""
+    """An active agent; ``people`` are the users that may talk to the agent, as ``platform:userId``, None for all."""
 
     agent_id: int
     colleague: Colleague
@@ -240,7 +240,7 @@ class AgentDirectory:
     """The active agents, sorted by slug.
 
     A *circle* names a group of users with access to the same agents: the owners, the public, or one user on an
-    allow-list. The number of circles therefore depends on the allow-lists and not on the number of users.
+    allow-list. So the number of circles depends on the allow-lists and not on the number of users.
     """
 
     members: Sequence[AgentListing]
@@ -250,7 +250,7 @@ class AgentDirectory:
         return frozenset().union(*(member.people for member in self.members if member.people is not None))
 
     def find_circle(self, person: Person | None) -> str:
-        """Return the circle of a user; ``PUBLIC`` if there is no user."""
+        """Return the circle (access group) of a user; ``PUBLIC`` if there is no user."""
         if person is None:
             return PUBLIC
         if person.is_owner:
@@ -258,7 +258,7 @@ class AgentDirectory:
         return str(person.id) if str(person.id) in self._listed_people else PUBLIC
 
     def list_colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
-        """Return the other agents to which a circle may talk, at most ``MOST_COLLEAGUES``."""
+        """Return the other agents to which a circle (access group) may talk, at most ``MOST_COLLEAGUES``."""
         accessible = (
             member.colleague
             for member in self.members

@@ -19,7 +19,7 @@ from maestro.domain.values import View
 class RecordedCall:
     """The complete record of one attempt at one model call.
 
-    ``layers`` are those of the job's prompt; a compaction has a prompt of its own, without layers.
+    ``layers`` are the layers (sections) of the job's prompt; the prompt of a compaction has none.
     """
 
     call: LLMCall
@@ -30,7 +30,7 @@ class RecordedCall:
 
 
 class ImageView(View):
-    """An image in the prompt, by its SHA-256: the name of its file in the data folder's ``media``."""
+    """An image in the prompt; ``digest`` is its SHA-256 and the name of its file in the data folder's ``media``."""
 
     digest: str
     content_type: str
@@ -39,9 +39,9 @@ class ImageView(View):
 class TurnView(View):
     """One message of the request; ``tokens`` are estimated.
 
-    ``message_id`` is the conversation's message with this text, null for other texts. For a tool's result,
+    ``message_id`` is the stored message of the conversation with this text, null for other texts. For a tool's result,
     ``call_id`` and ``tool`` name the tool call. ``cache`` means that the provider was asked to cache the prompt up to
-    this message. The first ``stable_characters`` of the text are the same from message to message.
+    this message. The first ``stable_characters`` characters of the text are the same in many prompts.
     """
 
     role: Role
@@ -65,7 +65,7 @@ class ToolView(View):
 
 
 class AnswerView(View):
-    """The answer of the model, tags included, with its tokens and cost."""
+    """The answer of the model, tags included, with its tokens and its cost in US dollars."""
 
     text: str
     tool_calls: tuple[ToolCall, ...]
@@ -80,9 +80,9 @@ class AnswerView(View):
 class RecordedCallView(View):
     """One attempt at one model call: the request as recorded before it was sent, and the answer as received.
 
-    ``model`` is the requested model, empty for the account's default. ``final`` means that the model could not call
-    tools any more. ``tokens`` is the estimate for the whole request. ``answer`` is null if there is none; ``error``
-    then gives the reason.
+    ``model`` is the requested model, empty for the account's default. ``final`` means that the model had to answer
+    without further tool calls. ``tokens`` is the estimate for the whole request. ``answer`` is null if there is none;
+    ``error`` then gives the reason.
     """
 
     id: int
@@ -107,7 +107,6 @@ class RecordedCallView(View):
 
 
 def recorded_call_view(record: RecordedCall) -> RecordedCallView:
-    """Return the view of one attempt."""
     call, request = record.call, record.request
     return RecordedCallView.from_row(
         call,
@@ -138,7 +137,7 @@ def _message_view(message: PromptMessage) -> TurnView:
 class RecordedAnswer:
     """The answer of a job; ``superseded`` means that a restarted job wrote a newer answer.
 
-    ``at`` is None for a job without a conversation, because the time of its answer is not stored.
+    ``at`` is None for a job without a conversation, because the time of such an answer is not stored.
     """
 
     text: str
@@ -150,7 +149,7 @@ class RecordedAnswer:
 class JobPageTexts:
     """The incoming message, the answer and the sizes of the prompt's layers; None or empty for a missing part.
 
-    ``ahead`` is the id of the job before this one in the same lane, empty unless this job waits for its lane.
+    ``ahead`` is the id of the preceding job in the same lane (queue), empty unless this job waits for its lane.
     """
 
     message: InboxRow | None = None

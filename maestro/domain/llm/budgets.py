@@ -188,7 +188,7 @@ class BudgetState(StrEnum):
 
 
 class Spender(NamedTuple):
-    """An agent, client or conversation with its own daily budget in US dollars; ``usd`` None: no own one, 0: no limit."""
+    """An agent, client or conversation; ``usd`` is its own daily budget in USD, None if not set, 0 for no limit."""
 
     scope: BudgetScope
     subject: str

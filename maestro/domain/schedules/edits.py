@@ -79,7 +79,7 @@ class Condition(View):
     prompt: Annotated[str, Field(max_length=20_000), AfterValidator(checked_prompt)]
 
     def is_met(self, fetched: object) -> bool:
-        """Return whether the condition is met; a missing value, or a non-number in an order comparison, never meets it."""
+        """Return whether the condition is met; never for a missing value or for ordering a value that is no number."""
         value = find_value(fetched, self.path)
         is_equal = value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
         if self.op is Comparison.EQUAL:

@@ -256,7 +256,7 @@ def _read_length(text: str, example: str) -> timedelta:
 
 
 def _read_moment(text: str, zone: ZoneInfo) -> Once:
-    """Parse an ``at`` time, in a repeated hour its first pass; raises ``InvalidEdit``, also for a time the clocks skip."""
+    """Parse an ``at`` time (in a repeated hour, the first pass); raises ``InvalidEdit``, also if the clocks skip it."""
     found = _AT.fullmatch(text)
     if found is None:
         raise InvalidEdit("after at, write a date and a time, such as at 2026-12-01 09:00")
