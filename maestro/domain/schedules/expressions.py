@@ -39,7 +39,7 @@ LAST_YEAR = 2099
 
 SCHEDULE_GRAMMAR = (
     "every N s|m|h|d (at least 30 s), such as every 15m; or five-field cron, such as 0 9 * * 1-5 for 9 o'clock on "
-    "working days; or once, as at 2026-12-01 09:00 or in 20m. Cron and at are meant in the time zone of the field "
+    "working days; or once, such as at 2026-12-01 09:00 or in 20m. Cron and at are read in the time zone of the field "
     "timezone (an IANA name such as Europe/Amsterdam; UTC without it)"
 )
 """The grammar of schedule expressions, as shown to users and models."""
@@ -142,7 +142,7 @@ def read_cron(written: str) -> CronTimes:
     if len(words) != 5:
         seconds = ", and no seconds" if len(words) == 6 else ""
         raise InvalidEdit(
-            "write it as every 15m, with s, m, h or d, or as the five fields of cron: minute, hour, day of the month, "
+            "write it as every 15m (units s, m, h, d) or as the five fields of cron: minute, hour, day of the month, "
             f"month, day of the week{seconds}, such as 0 9 * * 1-5"
         )
     minute, hour, day, month, weekday = words
@@ -251,7 +251,7 @@ def _read_length(text: str, example: str) -> timedelta:
     found = re.fullmatch(r"(?:every|in)\s+([0-9]{1,9})\s*([a-z]+)", text, re.IGNORECASE)
     unit = _UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
-        raise InvalidEdit(f"after {example.split()[0]}, write a number and s, m, h or d, such as {example}")
+        raise InvalidEdit(f"write a number and s, m, h or d after {example.split()[0]}, such as {example}")
     return unit * min(int(found[1]), LONGEST // unit + 1)
 
 
@@ -259,7 +259,7 @@ def _read_moment(text: str, zone: ZoneInfo) -> Once:
     """Parse an ``at`` time (in a repeated hour, the first pass); raises ``InvalidEdit``, also if the clocks skip it."""
     found = _AT.fullmatch(text)
     if found is None:
-        raise InvalidEdit("after at, write a date and a time, such as at 2026-12-01 09:00")
+        raise InvalidEdit("write a date and a time after the word at, such as at 2026-12-01 09:00")
     try:
         wall = datetime.fromisoformat(f"{found[1]}T{found[2]}")
     except ValueError as error:

@@ -38,7 +38,7 @@ DEFAULT_MODELS = {
     "demo": "demo",
 }
 MOST = 1_000_000_000
-"""The upper limit of rates and concurrency: above every real limit, and within the integers of a table."""
+"""The upper limit of rates and concurrency: above every real limit, and storable as an integer."""
 DEFAULT_CLI_MODEL = "claude-sonnet-4-6"
 
 
@@ -77,11 +77,11 @@ class ChannelSettings(Section):
     channel: Identifier = Field(description="the platform's id of the channel")
     agent: Slug = Field(description="the slug of the agent that answers in the channel")
     permissions: Literal["full", "read_only", "notify_only"] = setting(
-        "full", "only with `full` may users talk to the agent"
+        "full", "whether users may talk to the agent: only with `full`"
     )
     key_by_user: bool = setting(False, "whether each user has a separate conversation")
     busy: Literal["queue", "collect", "interrupt"] | None = setting(
-        None, "the treatment of a message while another is being answered; not set: `routing.busy`"
+        None, "what happens to a message while another is being answered; not set: `routing.busy`"
     )
     allow_bots: bool = setting(False, "whether messages of other bots are answered in the channel")
     client: ClientName = setting("", "the name of the client that pays for answers in the channel")
@@ -106,8 +106,8 @@ class AccountSettings(Section):
     type: Literal["api_key", "cli"] = setting(
         "api_key", "`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
     )
-    # These are field validators: a model validator in mode "before" would pass on Python objects, and the strict
-    # parser would then reject the file's list for the tuple ``models``.
+    # These are field validators: a model validator in mode "before" would return Python objects, and the strict
+    # parser would then reject a list in the file for the tuple ``models``.
     provider: Word = setting(
         "",
         "`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, or `demo`, the built-in "
@@ -120,9 +120,9 @@ class AccountSettings(Section):
     base_url: HttpUrl = setting("", "another server that speaks the provider's protocol")
     home_dir: str = setting("", "the login folder of a `cli` account (`CLAUDE_CONFIG_DIR`); empty: the default")
     priority: int = setting(20, "the order in which accounts are tried, lowest first", ge=0, le=1000)
-    requests_per_minute: int = setting(0, "requests a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
-    tokens_per_minute: int = setting(0, "tokens a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
-    concurrency: int = setting(0, "concurrent calls per worker; 0: `llm.concurrency`", ge=0, le=MOST)
+    requests_per_minute: int = setting(0, "most requests a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
+    tokens_per_minute: int = setting(0, "most tokens a minute per worker; 0: no limit in Maestro", ge=0, le=MOST)
+    concurrency: int = setting(0, "most concurrent calls per worker; 0: `llm.concurrency`", ge=0, le=MOST)
 
     @field_validator("provider", mode="before")
     @classmethod

@@ -16,7 +16,7 @@ DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_se
 
 
 class RoutingSettings(Section):
-    """The choice of the agent that answers, and rate limits of users and bots."""
+    """How the answering agent is chosen, and rate limits of users and bots."""
 
     conductor_channels: tuple[ChannelReference, ...] = live(
         (), "channels where the conductor answers, as `platform:channel`"
@@ -26,14 +26,14 @@ class RoutingSettings(Section):
     )
     busy: Literal["queue", "collect", "interrupt"] = live(
         "queue",
-        "a message that arrives while another one of its channel is being answered waits (`queue`), is answered "
-        "together with all others that wait (`collect`), or interrupts the answer (`interrupt`)",
+        "what happens to a message while another message of its channel is being answered: it waits (`queue`), is "
+        "answered together with all waiting messages (`collect`), or interrupts the answer (`interrupt`)",
     )
     messages_per_minute: int = live(
-        30, "messages of one user that are answered a minute; owners have no limit", ge=1, le=100_000
+        30, "messages of one user answered a minute, the rest is dropped; owners have no limit", ge=1, le=100_000
     )
     bot_messages_per_minute: int = live(
-        20, "messages of one bot in one channel that are answered a minute", ge=1, le=10_000
+        20, "messages of one bot in one channel that are answered a minute; the rest is dropped", ge=1, le=10_000
     )
 
 
@@ -60,11 +60,11 @@ class ScheduleSettings(Section):
     """Schedules: heartbeats and crons."""
 
     shortest_interval_seconds: int = live(
-        30, "seconds of the shortest interval accepted; existing schedules stay as they are", ge=1, le=86_400
+        30, "the shortest interval, in seconds, of a new schedule; existing schedules stay as they are", ge=1, le=86_400
     )
     follow_seconds: Seconds = live(1, "seconds between two checks for schedule changes to send to Temporal")
-    compare_minutes: float = live(60, "minutes between two comparisons of all schedules with Temporal's", gt=0, le=1440)
-    pause_after_failures: int = live(10, "failures in a row after which a schedule is paused", ge=1, le=1000)
+    compare_minutes: float = live(60, "minutes between two comparisons of all schedules with Temporal", gt=0, le=1440)
+    pause_after_failures: int = live(10, "failed runs in a row after which Maestro pauses a schedule", ge=1, le=1000)
 
     @property
     def shortest(self) -> timedelta:
@@ -73,28 +73,28 @@ class ScheduleSettings(Section):
 
 
 class WebhookSettings(Section):
-    """Requests of other programs to `/hooks/` on the port of the dashboard."""
+    """Webhooks: requests of other programs to `/hooks/` on the port of the dashboard."""
 
-    max_body_bytes: int = live(1024**2, "bytes of the largest request body accepted", ge=1024, le=25 * 1024**2)
-    keep_days: float = live(30, "days for which a repeated delivery is recognised", ge=1, le=3650)
+    max_body_bytes: int = live(1024**2, "bytes of a request body; larger bodies are refused", ge=1024, le=25 * 1024**2)
+    keep_days: float = live(30, "days for which a repeated webhook request is recognised", ge=1, le=3650)
 
 
 class JobSettings(Section):
     """Limits, retries and polling of jobs."""
 
-    max_attempts: int = live(3, "attempts of a model call that fails at the provider", ge=1, le=100)
+    max_attempts: int = live(3, "the most attempts at a model call that fails at the provider", ge=1, le=100)
     max_tool_rounds: int = live(5, "rounds of tool calls after which the model has to answer", ge=0, le=50)
     backoff_base_minutes: float = live(
-        2, "minutes before the second attempt; each further wait is twice as long", gt=0, le=1440
+        2, "minutes before the second attempt at a model call; each further wait is twice as long", gt=0, le=1440
     )
-    crash_limit: int = live(10, "crashes within one step after which a job is quarantined", ge=1, le=1000)
-    max_pending: int = live(10_000, "pending messages above which new ones are refused", ge=1, le=10_000_000)
+    crash_limit: int = live(10, "process crashes in one step after which its job is quarantined (fails)", ge=1, le=1000)
+    max_pending: int = live(10_000, "pending messages at which new messages are refused", ge=1, le=10_000_000)
     background_concurrency: int = live(
-        50, "jobs of heartbeats and crons, and jobs started by those, that run at once; others wait", ge=1, le=10_000
+        50, "jobs of heartbeats and crons, and jobs that these start, that run at once; more jobs wait", ge=1, le=10_000
     )
     fairness: bool = live(
         True,
-        "whether a fair queue gives each client, or else each channel, its share; if not, jobs start in order of "
+        "whether a fair queue serves clients, or else channels, by their weights; if not, jobs start in order of "
         "arrival",
     )
     stop_poll_seconds: Seconds = live(0.5, "seconds between two checks whether a job was stopped")
@@ -109,13 +109,13 @@ class McpServerSettings(Section):
     """One MCP server; agents may call its tools as `<name>_<tool>`."""
 
     name: Word = Field(description="a name of your choice, unique")
-    command: str = setting("", "the program to start and talk to over its standard input and output")
+    command: str = setting("", "the program to start, which speaks MCP over its standard input and output")
     args: tuple[str, ...] = setting((), "arguments of the program")
     env: dict[str, SecretStr] = setting({}, "environment variables of the program, besides PATH and HOME")
     url: HttpUrl = setting("", "the address of a server that speaks streamable HTTP, instead of `command`")
     headers: dict[str, SecretStr] = setting({}, "headers of every request to `url`")
     idempotent: tuple[ToolName, ...] = setting(
-        (), "tools of the server that may be called again if the effect of a call is unknown"
+        (), "tools of the server that Maestro may call again if the effect of a call is unknown"
     )
 
     @model_validator(mode="after")
@@ -132,14 +132,14 @@ class ToolSettings(Section):
     approval: tuple[ToolName, ...] = live((), "tools that require approval before each call")
     approvers: tuple[OwnerId, ...] = live((), "users besides owners that may approve, as `platform:userId`")
     timeout_seconds: Seconds = live(60, "seconds one tool call may take")
-    max_result_chars: int = live(24_000, "characters of the longest tool result", ge=100, le=1_000_000)
+    max_result_chars: int = live(24_000, "characters of a tool result; longer results are cut", ge=100, le=1_000_000)
     search_url: HttpUrl = setting(
         "https://api.duckduckgo.com/", "the address that `web_search` calls; it must answer as DuckDuckGo does"
     )
     files: bool = setting(
         False, "whether `read_file`, `write_file`, `list_files` and `send_file` work, in the conversation's folder"
     )
-    shell: bool = setting(False, "whether `run_shell` works, started in the conversation's folder")
+    shell: bool = setting(False, "whether agents may use `run_shell`, which starts in the conversation's folder")
     mcp: Annotated[
         tuple[McpServerSettings, ...],
         unique(lambda server: server.name, "two MCP servers have the name {}; rename one"),
@@ -154,7 +154,7 @@ class QuestionSettings(Section):
 
     expiry_hours: float = live(168, "hours a question waits for its answer", gt=0, le=8760)
     patience_seconds: float = live(
-        25, "seconds that a call over MCP waits for the answer before the agent has to ask again", ge=0, le=300
+        25, "seconds that a call over MCP waits for a user's answer; then the agent has to ask again", ge=0, le=300
     )
 
     @property
@@ -200,7 +200,7 @@ Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_ch
 
 
 class ChatLimits(Section):
-    """The limits of a post."""
+    """The limits of a post in the agent chat `#maestro`."""
 
     max_message_chars: int = live(4096, "characters of the longest post; longer ones are cut", ge=64, le=65_536)
 
@@ -209,10 +209,10 @@ class ScannerSettings(Section):
     """The scan for secrets in texts of agents and users."""
 
     enabled: bool = live(True, "whether texts are scanned and secrets redacted")
-    timeout_ms: int = live(800, "milliseconds that the scan of one text may take", ge=10, le=60_000)
+    timeout_ms: int = live(800, "milliseconds for the scan of one text; then `failMode` applies", ge=10, le=60_000)
     fail_mode: Literal["open", "closed"] = live(
         "open",
-        "the treatment of a text that could not be scanned: `open` stores it, `closed` stores `[redacted]` instead",
+        "what is stored if a scan takes too long: `open`: the text without the secrets found, `closed`: `[redacted]`",
     )
     patterns: tuple[Pattern, ...] = live((), "your own regular expressions for texts to redact", max_length=100)
     allow: tuple[Allowed, ...] = live(
@@ -220,12 +220,12 @@ class ScannerSettings(Section):
     )
     scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = live(
         ("memory", "tools", "logs"),
-        "the texts scanned besides posts: facts, tool results, the log, prompts and outgoing messages",
+        "the texts that are scanned besides posts: facts, tool results, the log, prompts or outgoing messages",
     )
 
     @cached_property
     def rules(self) -> ScanRules:
-        """The rules of a scan, as the scanner takes them."""
+        """The rules for the scanner that follow from these settings."""
         return ScanRules(self.enabled, self.timeout_ms, self.fail_mode, self.patterns, AllowList(self.allow))
 
 
@@ -239,6 +239,6 @@ class ChatSettings(Section):
 
 
 class SessionSettings(Section):
-    """The session of the channel: agents see only the posts of the open session."""
+    """The session of the agent chat `#maestro`: agents see only the posts of the open session."""
 
-    id: OptionalIdentifier = setting("", "the session to use; empty: the open one, or a new one")
+    id: OptionalIdentifier = setting("", "the id of the session to use; empty: the open session, else a new one")

@@ -26,7 +26,7 @@ _EXPECTED = {
 
 
 class SettingsVersion(SQLModel, table=True):
-    """All values set at run time after one change; ``values_json`` maps keys such as ``chat.pollMs`` to values."""
+    """All values set at run time, as of one change; ``values_json`` maps keys such as ``chat.pollMs`` to values."""
 
     __tablename__ = "settings_versions"
 
@@ -77,8 +77,8 @@ def value_text(value: JsonValue) -> str:
 def parse_value(setting: SettingView, text: str) -> JsonValue:
     """Parse the text of a form field as a value of this key.
 
-    Raises ``InvalidEdit`` without quoting the text, which may be a misplaced secret. It checks the type only; the
-    section's own validation checks limits.
+    Raises ``InvalidEdit`` without quoting the text, which may be a misplaced secret. Only the type is checked here; the
+    validation of the key's section checks limits.
     """
     text = text.replace("\r\n", "\n").strip()
     if setting.type == "boolean" and text in _BOOLEANS:

@@ -31,9 +31,9 @@ class ModelSettings(Section):
 class BreakerSettings(Section):
     """The circuit breaker, which pauses calls to a provider that keeps failing."""
 
-    failures: int = live(5, "failures in a row after which the breaker opens", ge=1, le=1000)
-    open_seconds: Seconds = live(30, "seconds without calls until the provider is probed")
-    successes: int = live(3, "successes after which the breaker closes", ge=1, le=1000)
+    failures: int = live(5, "failed calls in a row after which the breaker opens (pauses calls)", ge=1, le=1000)
+    open_seconds: Seconds = live(30, "seconds without calls before a first call probes the provider")
+    successes: int = live(3, "successful calls after which the breaker closes again", ge=1, le=1000)
 
 
 class TranscriptionSettings(Section):
@@ -56,20 +56,20 @@ class LlmSettings(Section):
     max_output_tokens: int = live(4096, "tokens of the longest answer", ge=1, le=1_000_000)
     max_answer_bytes: int = live(
         16 * 1024**2,
-        "bytes of the largest answer read from a provider, unpacked; a call with a larger answer fails. A stream may"
-        " take four times as many, because each part of it arrives in a separate frame",
+        "the largest answer of a provider in bytes after decompression; a call with a larger answer fails. A stream may"
+        " have four times as many bytes, because each part of the answer arrives in a separate frame",
         ge=64 * 1024,
         le=1024**3,
     )
     cooldown_minutes: Annotated[tuple[Minutes, ...], Field(min_length=1, max_length=20)] = live(
         LADDER, "minutes of cool-down for an account's model after its first, second, ... rate limit in a row"
     )
-    concurrency: int = live(100, "calls at once to one account and worker", ge=1, le=10_000)
+    concurrency: int = live(100, "calls at once from one worker to one account; more calls wait", ge=1, le=10_000)
     reserved_for_people: int = live(
         10, "calls of `concurrency` that are reserved for answers to users; at most all but one", ge=0, le=10_000
     )
     limiter_wait_seconds: Seconds = live(
-        30, "seconds a call waits for the configured limits of an account before another account is tried"
+        30, "seconds a call waits for the configured limits of an account; then another account is tried"
     )
     cache: bool = live(True, "whether prompt caching is requested from Anthropic")
     demo_seconds: float = live(
@@ -95,7 +95,7 @@ class BudgetSettings(Section):
 
     @property
     def cheaper_model(self) -> str:
-        """The model that answers when a budget other than that of all answers is used up; empty for none."""
+        """The model that answers when the budget of an agent, client or conversation is spent; empty for none."""
         return self.fallback_model if self.on_limit == "fallback" else ""
 
     @model_validator(mode="after")

@@ -51,16 +51,16 @@ class TemporalSettings(Section):
     ui_port: Port = setting(8233, "the port of the embedded server's Web UI")
     ui_url: HttpUrl = setting("", "the address of the Web UI when `address` is set; empty: no links to the Web UI")
     task_queue: Identifier = setting(
-        "maestro", "the task queue of the workflows; with the embedded server, of all work"
+        "maestro", "the task queue of the workflows; with the embedded server, also of all activities"
     )
     llm_queue: Identifier = setting("maestro-llm", "the task queue of model calls when `address` is set")
     connector_queue: Identifier = setting(
         "maestro-connector",
-        "the prefix of the task queues of connectors when `address` is set; platform and account follow",
+        "the prefix of the task queues of connectors when `address` is set; platform and account follow the prefix",
     )
     heartbeat_seconds: float = setting(
         0,
-        "seconds without a heartbeat after which an activity is retried, more on a busy machine; 0 means 10 with "
+        "seconds without a heartbeat after which an activity is retried; a busy machine needs more. 0 means 10 with "
         "the embedded server and 30 with an `address`",
         ge=0,
         le=3600,
@@ -68,7 +68,7 @@ class TemporalSettings(Section):
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
-        """Reject TLS keys that would be ignored without ``tls``, and a certificate without its key or the reverse."""
+        """Reject TLS keys that have no effect without ``tls``, and a certificate without a key or the reverse."""
         if not self.tls and (self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name):
             raise ValueError("temporal.tls must be true for temporal.tlsCa, tlsCert, tlsKey and tlsServerName to apply")
         if bool(self.tls_cert) != bool(self.tls_key):
@@ -77,7 +77,7 @@ class TemporalSettings(Section):
 
     @model_validator(mode="after")
     def _check_queues(self) -> Self:
-        """Reject names by which workers of different kinds would share a task queue and get each other's activities."""
+        """Reject queue names with which workers of one kind would get the activities of another kind."""
         connectors = f"{self.connector_queue}-"
         shared = self.task_queue == self.llm_queue
         if self.address and (shared or self.task_queue.startswith(connectors) or self.llm_queue.startswith(connectors)):
@@ -176,10 +176,10 @@ class WebSettings(Section):
     )
     max_frame_bytes: ByteCount = setting(
         4 * 1024**2,
-        "bytes of the largest WebSocket frame accepted; the longest message, 300,000 characters, may need all of the "
+        "the largest WebSocket frame accepted, in bytes; the longest message (300,000 characters) may need the whole "
         "default",
     )
-    max_upload_bytes: ByteCount = setting(10 * 1024**2, "bytes of the largest upload accepted")
+    max_upload_bytes: ByteCount = setting(10 * 1024**2, "the largest upload accepted, in bytes")
     auth_timeout_seconds: Seconds = setting(5, "seconds within which a new connection must authenticate")
     typing_seconds: Seconds = setting(5, "seconds between two typing indicators")
 
@@ -198,14 +198,14 @@ class ServerSettings(Section):
 
     max_connections: int = setting(
         8192,
-        "connections to one port at once; at most three eighths of the files this process may open",
+        "the most connections to one port at once; never more than three eighths of the files this process may open",
         ge=16,
         le=1_000_000,
     )
     max_connections_per_address: int = setting(
         512,
-        "connections from one address, at most half of these; this machine and `webui.trustedProxies` have no limit "
-        "of their own",
+        "the most connections from one address, never more than half of `maxConnections`; this machine and "
+        "`webui.trustedProxies` have no such limit",
         ge=8,
         le=1_000_000,
     )

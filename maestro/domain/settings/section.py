@@ -67,9 +67,9 @@ def first_repeated(items: Iterable[Item]) -> Item | None:
 
 
 def unique(key: Callable[[Any], Hashable], problem: str) -> AfterValidator:
-    """Return a validator that rejects two entries with the same key; ``problem`` has ``{}`` for the key.
+    """Return a validator that rejects two entries with the same key; empty keys may repeat.
 
-    Empty keys may repeat.
+    ``problem`` is the error message, in which ``{}`` stands for the key.
     """
 
     def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
