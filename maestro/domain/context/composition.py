@@ -170,9 +170,9 @@ def compose_prompt(
 ) -> Composition:
     """Return the prompt: one leading system message, earlier messages, and the messages to answer.
 
-    It has at most ``budget`` tokens, unless the parts that are never cut need more: the persona with the agent's own
-    prompt, the layers ``moment`` (date, user and note) and ``chat``, and ``SHORTEST_ASKED`` tokens of the messages to
-    answer. The other layers take their tokens in this order:
+    The prompt has at most ``budget`` tokens, unless the parts that are never cut need more. These are the persona with
+    the agent's own prompt, the layers ``moment`` (date, user and note) and ``chat``, and ``SHORTEST_ASKED`` tokens of
+    the messages to answer. The other layers take their tokens in this order:
 
     1. Sticky facts: a quarter of the remaining tokens. 2. The messages to answer: all they need, with the middle left
     out if they do not fit. 3. Skills: a third, each skill whole or not at all. 4. Other facts: a quarter. 5. State: a

@@ -19,7 +19,7 @@ FRESH = 4
 """The number of newest messages that a reply does not quote, because the model reads them anyway."""
 
 _AGENT_HEADING = re.compile(r"\[\s*agent\b", re.IGNORECASE)
-"""The beginning of the line that names another agent as the author; see ``speaker_line``."""
+"""The beginning of a line that names another agent as the author of a text; see ``speaker_line``."""
 
 MOST_CALLS = 16
 """The most tool calls of one answer that Maestro executes; for more, the model must ask again."""
@@ -163,7 +163,7 @@ def _render_with_images(entry: HistoryEntry, room: int, images: int) -> Rendered
 
 
 def _render_entry(entry: HistoryEntry, pictures: Sequence[MediaFile]) -> RenderedEntry:
-    """Render a message with the given images; its other files are named in the text."""
+    """Render a message with the given images; every other file of the message is named in the text."""
     role, content, tokens, message_id, _, author, plain_chars, _ = entry
     if plain_chars is not None:
         return RenderedEntry(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)

@@ -20,7 +20,7 @@ SEPARATOR = "\n\n"
 MOST_DESCRIBED = 30
 """The most agents that a prompt lists with their purpose; further agents are listed by slug only."""
 AGENTS_PART = 10
-"""The list of other agents may take the prompt's token budget divided by this number."""
+"""The list of other agents gets at most the token budget of the prompt divided by this number."""
 
 MEMORY_SEARCH = "memory_search"
 
@@ -176,7 +176,7 @@ def build_persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Col
 
     ``tools`` are the names of the tools that the agent may call, ``colleagues`` the agents to which it may delegate.
     ``budget`` is the budget of the whole prompt, in tokens. The agent's own prompt is never cut, because half of its
-    instructions would make it another agent.
+    instructions would change the agent.
     """
     agents = Layer(LayerName.AGENTS, _agent_list(colleagues, budget // AGENTS_PART))
     name = plain_line(agent.name)
@@ -258,7 +258,7 @@ class AgentDirectory:
         return str(person.id) if str(person.id) in self._listed_people else PUBLIC
 
     def list_colleagues(self, agent_id: int, circle: str) -> tuple[Colleague, ...]:
-        """Return the other agents to which a circle (access group) may talk, at most ``MOST_COLLEAGUES``."""
+        """Return the other agents to which the users of a circle may talk, at most ``MOST_COLLEAGUES``."""
         accessible = (
             member.colleague
             for member in self.members

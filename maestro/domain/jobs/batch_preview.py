@@ -83,7 +83,8 @@ class BatchPreview(View):
     """A preview of a batch: the effects and the cost if the batch began now.
 
     ``matching`` counts the selected jobs, ``possible`` those that would not be refused. ``modelCalls`` is the estimated
-    number of calls to pay for, ``costUsd`` their estimated cost without ``unknownCost`` calls of unknown price.
+    number of calls to pay for, ``costUsd`` the estimated cost of these. ``unknownCost`` counts the calls without a
+    known price, which ``costUsd`` leaves out.
     """
 
     action: BatchAction
@@ -100,7 +101,7 @@ class BatchPreview(View):
 class JobPreviews:
     """A builder of the previews of a batch's jobs, in batch order; ``agents`` maps slugs of active agents to ids.
 
-    ``restarted`` maps the newest job of a message or task to the job of the batch that answers it again.
+    ``restarted`` maps the newest job for a message or task to the job of the batch that answers it again.
     """
 
     action: BatchAction
@@ -187,7 +188,7 @@ def continues_at_last_step(step: str, state: StepState) -> bool:
 
 
 def build_batch_preview(action: BatchAction, previews: Sequence[JobPreview]) -> BatchPreview:
-    """Return the preview of a batch: the sums over the previews of its jobs."""
+    """Return the preview of a batch from the previews of its jobs: counts, sums and the reasons of refusals."""
     possible = [preview for preview in previews if not preview.problem]
     costs = [preview.cost_usd for preview in possible if preview.calls and preview.cost_usd is not None]
     steps = Counter(preview.step for preview in possible)

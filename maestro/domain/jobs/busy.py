@@ -48,8 +48,8 @@ def jobs_to_interrupt(
 ) -> tuple[QueuedMessage, ...]:
     """Return the open jobs of a lane that a newer message interrupts: those of the same user and the same agent.
 
-    A job without an agent has not started: it is answered together with other messages when it starts. A job with a
-    stop request is left out, because it ends without an interruption.
+    A job without an agent has not started: when it starts, it is answered together with other messages. A job with a
+    stop request is left out, because it ends anyway.
     """
     return tuple(
         queued

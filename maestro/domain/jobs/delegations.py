@@ -50,7 +50,7 @@ class DelegatedTask:
 
 @dataclass(frozen=True)
 class Delegator:
-    """The agent that delegates a task, the depth of its own job, and the ids of the agents above it in the chain."""
+    """The agent that delegates a task, the ``depth`` of its job, and the ids of the agents before it in the chain."""
 
     agent: Agent
     depth: int
@@ -111,7 +111,7 @@ class TaskResult:
 
 
 def results_text(results: Sequence[TaskResult], go_on: str) -> str:
-    """Return the input of the delegator's model once all its tasks have ended; ``go_on`` is the closing instruction."""
+    """Return the delegating agent's model input after all its tasks ended; ``go_on`` is the closing instruction."""
     texts = ["Results of the tasks that you passed on:"]
     for result in results:
         failure = f"The agent could not finish this ({result.status})."
@@ -133,7 +133,7 @@ def continuation_text(job: Job) -> str:
 
 
 def remove_silent_lines(text: str) -> str:
-    """Return an answer without its ``SILENT`` lines: empty when it has no other text, so that nothing is posted."""
+    """Return an answer without its ``SILENT`` lines; empty if there is no other text, so that nothing is posted."""
     return _SILENT_LINE.sub("", text).strip()
 
 

@@ -179,7 +179,7 @@ def group_failures(failures: Iterable[FailureCount]) -> ErrorGroupPage:
 
 @dataclass(frozen=True)
 class FailedJob:
-    """A failed job with its error, its reason and the time ``at`` by which failures are ordered."""
+    """A failed job with its error and reason; failures are ordered by the time ``at``."""
 
     job_id: str
     error: str

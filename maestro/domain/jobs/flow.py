@@ -120,7 +120,7 @@ class ContextOutcome(StepOutcome):
 
 
 class Preparation(StepGroup):
-    """The input of the steps up to the prompt; ``asks`` means that the same process makes the model call next."""
+    """The input of the steps up to the prompt; ``asks``: the same process makes the model call right after them."""
 
     asks: bool = False
 
@@ -179,7 +179,7 @@ class ToolOutcome(StepOutcome):
 
 
 class ParkStep(StepRef):
-    """The waiting steps of a job that leaves its lane (queue) meanwhile and keeps its position there."""
+    """The steps for which a job waits; meanwhile the job leaves its lane (queue) and keeps its position there."""
 
     steps: tuple[str, ...]
 
@@ -287,7 +287,7 @@ class DeliverOutcome(StepOutcome):
 
 
 class AskGroupOutcome(Value):
-    """The results of a model call and of the steps that record and send its answer, None for a step not done here."""
+    """The results of a model call and of the steps that record and send its answer; None: done by another activity."""
 
     model: ModelOutcome
     recorded: AnswerOutcome | None = None

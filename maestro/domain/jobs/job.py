@@ -215,7 +215,7 @@ class StepGroup(StepRef):
 
 
 class JobEnding(Value):
-    """The final status of a job, with its error and reason, for its row and its search attributes in Temporal."""
+    """The final status, error and reason of a job, for the job's row and its search attributes in Temporal."""
 
     status: JobStatus
     error: str = ""

@@ -55,7 +55,7 @@ def replay_refusal(
     the newest job or a job in ``led_to`` is open. A what-if sends nothing, so any number may run.
     """
     if job.erased:
-        return f"what was said in job {job.id} was deleted with its conversation, so there is nothing to answer."
+        return f"the texts of job {job.id} were deleted with its conversation, so there is nothing to answer."
     if not job.status.ended:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
     if job.what_if and mode is not ReplayMode.RESUME:
@@ -121,7 +121,7 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: JobEdits) -> str | None:
 
 
 def effective_edits(job: Job, newest: Job, mode: ReplayMode, edits: JobEdits | None) -> JobEdits:
-    """Return the requested edits of a replay; if None, those stored with the newest job (restart) or the job."""
+    """Return the edits of a replay: ``edits``, or if None, the stored edits of ``newest`` (restart) or of ``job``."""
     return edits if edits is not None else job_edits(newest if mode is ReplayMode.RESTART else job)
 
 
@@ -137,7 +137,7 @@ def new_restart(job: Job, new_id: str, now: datetime, edits: JobEdits | None = N
 
 
 def new_what_if(job: Job, new_id: str, now: datetime, edits: JobEdits | None = None) -> Job:
-    """Return a new job that only shows an answer; without a lane (queue) and a parent, it delays no other job."""
+    """Return a new what-if job, which only shows an answer; no job waits for it, so it has no lane (queue)."""
     copied = {"kind", "priority", "inbox_id", "agent_id", "client_id", "conversation_id", "task", *Address.model_fields}
     edited = job.edits if edits is None else edits.text
     fields = job.model_dump(include=copied)
@@ -196,7 +196,7 @@ class ReplayPreview(View):
 
 @dataclass(frozen=True)
 class ReplayEvidence:
-    """The stored rows of a job to replay; ``tasks`` counts delegated tasks that started, ``withheld`` the others."""
+    """The stored rows of a job to replay; ``tasks`` counts its delegated tasks that started, ``withheld`` the rest."""
 
     job: Job
     steps: Sequence[JobStep] = ()

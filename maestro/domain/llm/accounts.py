@@ -235,7 +235,7 @@ class AccountState(StrEnum):
 
 
 class LimitView(View):
-    """A cool-down of one model and its end; an empty ``model`` means the whole account."""
+    """A cool-down of one model of an account and its end; an empty ``model`` means the whole account."""
 
     model: str
     until: datetime

@@ -199,8 +199,8 @@ class Spender(NamedTuple):
 class BudgetView(View):
     """One budget today, in US dollars; ``name`` is the agent, client or conversation, null for the budget of all calls.
 
-    ``reservedUsd`` is the estimated cost of calls in progress, and counts as used until they end. ``share`` is the used
-    and reserved part of the limit, 1 for all of it; one call may exceed the limit.
+    ``reservedUsd`` is the estimated cost of calls in progress, and counts as used until the calls end. ``share`` is the
+    used and reserved part of the limit, from 0; 1 is the whole limit, which one call may exceed.
     """
 
     scope: BudgetScope

@@ -61,7 +61,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A model's context window in tokens and its price; None for unknown values."""
+    """The context window of a model in tokens and its price; None for unknown values."""
 
     window: int | None = None
     price: Price | None = None
@@ -154,8 +154,8 @@ class ModelTable:
     def context_window(self, model: str) -> int:
         """Return the context window of a model in tokens, ``FALLBACK_WINDOW`` if it is unknown.
 
-        The name should include its provider. The window of an Ollama model is not looked up in ``lookup``, because
-        Ollama cuts a prompt at the window that the request names.
+        The name should include the provider. For an Ollama model, ``lookup`` is not asked, because Ollama cuts a prompt
+        at the window that the request names.
         """
         return self._window(model) or FALLBACK_WINDOW
 
@@ -170,7 +170,7 @@ class ModelTable:
         return window
 
     def find_price(self, model: str) -> Price | None:
-        """Return the list price of a model, None if the price is unknown; the name should include its provider."""
+        """Return the list price of a model, None if it is unknown; the model name should include the provider."""
         if model not in self._prices:  # Prices are cached, because each call looks up its price several times.
             # Models at Ollama are free of charge, so a listed price is the price of another provider.
             listed = None if provider_name(model) == OLLAMA else list_price(model) or self._lookup(model).price

@@ -191,7 +191,7 @@ NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
 
 @dataclass(frozen=True)
 class UsagePart:
-    """A part of the usage of one agent, model or other key on one day; the parts of a day and key are added."""
+    """The usage of one agent, model or other key on one day, or a part of it that has to be added to other parts."""
 
     day: str
     sum: UsageSum

@@ -133,9 +133,9 @@ def decode_mark(text: str) -> UsageMark:
 class LatencyStage(StrEnum):
     """A stage in which a job spends time, in the order of the flow.
 
-    ``answer`` is the time from receiving a message to sending the first text of the answer; the other stages are part
-    of it or come after it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the wait from then to
-    the first step.
+    ``answer`` is the time from receiving a message to sending the first text of the answer; other stages are part of it
+    or follow it. ``lane`` is the wait for earlier messages of the channel, ``queued`` the wait from then to the first
+    step.
     """
 
     ANSWER = "answer"
@@ -170,7 +170,7 @@ class StageTime(NamedTuple):
 class LatencyView(View):
     """The latency of one stage in milliseconds; ``count`` is the number of measured times.
 
-    ``p95Ms`` is the measured time that 95 percent of the times did not exceed; the other percentiles are alike.
+    Half of the measured times are at most ``p50Ms``, 95 percent at most ``p95Ms``, 99 percent at most ``p99Ms``.
     """
 
     stage: LatencyStage

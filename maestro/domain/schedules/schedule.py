@@ -136,8 +136,8 @@ def skip_reason(planned: ScheduleColumns | None, agent: Agent | None, open_job: 
 def is_skipped(planned: ScheduleColumns, wait: Wait, now: datetime) -> bool:
     """Return whether a run is skipped because the wait for a model would last past the schedule's next due time.
 
-    A wait without a known end counts as too long, and so does a wait for the next day's budget. A run of a schedule
-    with a single run is never skipped: it waits.
+    A wait without a known end counts as too long, and so does a wait for the next day's budget. The run of a schedule
+    with a single run is never skipped: the run waits.
     """
     schedule = _parse_stored(planned)
     if schedule is None:

@@ -1,4 +1,4 @@
-"""The due times of a schedule in UTC, and the clock changes of its zone (docs/decisions.md: schedules; ADR 17)."""
+"""The due times of a schedule in UTC, also around clock changes of its zone (docs/decisions.md: schedules; ADR 17)."""
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace

@@ -41,7 +41,7 @@ _MOST_TIMES = 4
 
 
 def describe_schedule(schedule: Schedule, zone: ZoneInfo) -> str:
-    """Describe in words when a schedule runs, in the local time of its zone."""
+    """Describe in words, in the local time of a zone, when a schedule runs."""
     match schedule:
         case Interval(length):
             return _describe_interval(length)
@@ -167,7 +167,7 @@ class SchedulePage(Page[ScheduleView]):
 
 
 class SchedulePreview(View):
-    """A schedule in words and its next five times in its zone; ``note`` names a time that a clock change moves."""
+    """A schedule in words and its next five due times in its zone; ``note`` names a time that a clock change moves."""
 
     schedule: str
     timezone: str

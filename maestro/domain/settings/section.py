@@ -46,8 +46,8 @@ class Section(Value):
 def is_loopback(host: str) -> bool:
     """Return whether a socket bound to this host is reachable from this machine only.
 
-    A name other than ``localhost`` counts as reachable from outside, because the address to which it resolves may
-    change later.
+    A name other than ``localhost`` counts as reachable from outside, because the name may resolve to another address
+    later.
     """
     name = host.strip().removeprefix("[").removesuffix("]").lower()
     address = parse_address(name)
