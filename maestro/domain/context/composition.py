@@ -44,7 +44,7 @@ class RecalledFacts:
     facts: tuple[RecalledFact, ...]
 
 
-def sticky_facts(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
+def build_sticky_facts_layer(best_first: Sequence[RecalledFact], budget: int) -> RecalledFacts:
     """Return the layer of sticky facts, with as many facts as fit into ``budget`` tokens."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
     return _facts_layer(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
@@ -182,7 +182,7 @@ def compose_prompt(
     room = TokenRoom(budget - MESSAGE_OVERHEAD - persona.tokens)
     moment = room.subtract_layer(_moment_layer(prompt, today))
     chat = room.subtract_layer(Layer(LayerName.CHAT, knowledge.addendum))
-    sticky = _subtract_facts(room, sticky_facts(knowledge.facts, room.divide_by(4)))
+    sticky = _subtract_facts(room, build_sticky_facts_layer(knowledge.facts, room.divide_by(4)))
     rendered = render_input(prompt.turns, max(room.remaining, SHORTEST_ASKED))
     room.remaining -= sum(turn.tokens for turn in rendered)
     skills = room.subtract_layer(_skill_layer(knowledge.skills, room.divide_by(3)))
@@ -192,7 +192,7 @@ def compose_prompt(
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in rendered)
     earlier = select_history(prompt.earlier, room.remaining, images)
     changing = (skills, sticky.layer, others.layer, states, moment, summary_layer, chat)
-    content = SEPARATOR.join((persona.text, join_layers(changing)))  # Only the persona stays the same.
+    content = SEPARATOR.join((persona.text, join_layers(changing)))  # Only the persona is the same in all prompts.
     system = ComposedTurn(role=Role.SYSTEM, content=content, stable=len(persona.text))
     left_out = sum(entry.left_out for entry in rendered)
     return Composition(

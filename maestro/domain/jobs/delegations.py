@@ -57,27 +57,27 @@ class Delegator:
     chain: Collection[int]
 
 
-def tag_problem(handover: DelegatedTask, tag: Tag) -> str | None:
+def tag_problem(delegated: DelegatedTask, tag: Tag) -> str | None:
     """Return why a delegate tag is invalid for any agent, as a sentence for users; None if it is valid."""
     if not tag.complete:
         return "A task was not passed on: its closing tag is missing."
-    if not handover.slug:
+    if not delegated.slug:
         return "A task was not passed on: it names no agent."
-    if not handover.task:
-        return f"Nothing was passed on to @{handover.slug}: the task was empty."
-    if len(handover.task) > TASK_CHARS:
-        return f"The task was not passed on to @{handover.slug}: it has more than {TASK_CHARS} characters."
+    if not delegated.task:
+        return f"Nothing was passed on to @{delegated.slug}: the task was empty."
+    if len(delegated.task) > TASK_CHARS:
+        return f"The task was not passed on to @{delegated.slug}: it has more than {TASK_CHARS} characters."
     return None
 
 
-def delegation_refusal(handover: DelegatedTask, target: Agent | None, delegator: Delegator) -> str | None:
+def delegation_refusal(delegated: DelegatedTask, target: Agent | None, delegator: Delegator) -> str | None:
     """Return why the target agent may not get the task, as a sentence for users; None if it may.
 
     Refused are unknown and inactive agents, the delegator itself, an agent above the delegator in the chain, and a task
     beyond ``MAX_DEPTH`` delegations (docs/decisions.md: delegation).
     """
     if target is None or target.status is AgentStatus.ARCHIVED:
-        return f"The task was not passed on: there is no agent @{handover.slug}."
+        return f"The task was not passed on: there is no agent @{delegated.slug}."
     if target.status is not AgentStatus.ACTIVE:
         return f"The task was not passed on to @{target.slug}: the agent is {target.status}."
     if target.id == delegator.agent.id:

@@ -266,7 +266,7 @@ def changed_columns(
     again. Setting ``enabled`` ends a pause by Maestro and restarts a schedule that has ended. Raises ``InvalidEdit``
     for a value that breaks a rule. Unchanged values are not checked, because they were valid when they were written.
     """
-    # A cron has no script column: an empty script for it is not a change.
+    # A cron has no script column, so an empty script is no change of a cron.
     changes = {name: value for name, value in change.column_values().items() if getattr(planned, name, "") != value}
     after = {**planned.model_dump(include={"prompt", "script", "schedule", "zone", "jitter_seconds"}), **changes}
     check_has_work(planned.kind, after["prompt"], after.get("script", ""))

@@ -6,8 +6,8 @@ from maestro.domain.context.composition import (
     FACTS,
     build_other_facts_layer,
     build_state_layer,
+    build_sticky_facts_layer,
     build_summary_layer,
-    sticky_facts,
 )
 from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.llm.models import estimate_tokens
@@ -38,7 +38,7 @@ def summed_up(day: int, text: str) -> Compaction:
 
 def test_sticky_facts_stand_apart_and_fifteen_others_are_told() -> None:
     best = [*(fact(number) for number in range(20)), fact(99, FactCategory.STICKY, "never forget")]
-    assert [one.id for one in sticky_facts(best, 10_000).facts] == [99]
+    assert [one.id for one in build_sticky_facts_layer(best, 10_000).facts] == [99]
     others = build_other_facts_layer(best, 10_000)
     assert [one.id for one in others.facts] == list(range(FACTS))
     assert others.layer.note == "15 of 15"
@@ -54,7 +54,7 @@ def test_the_best_are_chosen_and_told_in_the_order_they_were_learned() -> None:
 
 def test_facts_and_summaries_keep_to_their_budget() -> None:
     best = [fact(number, FactCategory.STICKY, "x" * 400) for number in range(100)]
-    told = sticky_facts(best, 1_000)
+    told = build_sticky_facts_layer(best, 1_000)
     assert 0 < len(told.facts) < 12
     assert told.layer.tokens <= 1_000
     gone = build_summary_layer([summed_up(day, f"{day} " * 2_000) for day in (9, 8, 7)], 1_333)
@@ -64,7 +64,7 @@ def test_facts_and_summaries_keep_to_their_budget() -> None:
 
 
 def test_without_room_nothing_is_told() -> None:
-    assert sticky_facts([fact(1, FactCategory.STICKY)], 0).layer.text == ""
+    assert build_sticky_facts_layer([fact(1, FactCategory.STICKY)], 0).layer.text == ""
     assert build_other_facts_layer([fact(1)], 0).facts == ()
     assert build_state_layer([kept("topic", "tea")], 0).text == ""
     assert build_summary_layer([summed_up(9, "of day 9")], 0).text == ""
