@@ -23,24 +23,21 @@ class QueuedMessage:
 
 
 def jobs_to_merge(
-    first: InboxRow,
-    waiting: Sequence[QueuedMessage],
-    new_command_id: int | None,
-    same_agent: Callable[[InboxRow], bool],
+    first: InboxRow, waiting: Sequence[QueuedMessage], new_inbox_id: int | None, same_agent: Callable[[InboxRow], bool]
 ) -> tuple[QueuedMessage, ...]:
     """Return the waiting jobs of a lane that are answered together with the message ``first``.
 
     The job of that message starts now. ``waiting`` holds the later jobs in lane order. The first job that cannot be
     merged ends the selection, so that answers stay in order. A job of another user is not merged, because permissions
     may differ. Nor is a job that ran before, is no plain message, or arrived after the ``/new`` with the inbox id
-    ``new_command_id``. If ``same_agent`` returns false, another agent or none would answer, so the job is not merged.
+    ``new_inbox_id``. If ``same_agent`` returns false, another agent or none would answer, so the job is not merged.
     """
 
     def can_merge(queued: QueuedMessage) -> bool:
         job, row = queued.job, queued.row
         is_new = job.run == 1 and job.started_at is None and job.restarted_from is None
         is_plain = job.kind is JobKind.MESSAGE and not job.stop_requested and not job.notice
-        before_new = new_command_id is None or (row.id or 0) < new_command_id
+        before_new = new_inbox_id is None or (row.id or 0) < new_inbox_id
         return is_new and is_plain and before_new and _same_sender(first, row) and same_agent(row)
 
     return tuple(takewhile(can_merge, waiting[:MOST_MERGED]))
