@@ -17,7 +17,7 @@ from maestro.store.deliveries.deliveries import DeliveryStart
 from maestro.store.transaction import Transaction
 
 MOST_CHUNKS = 6
-"""The most chunks for one text; a text that needs more is sent as a file, which is easier to read."""
+"""The most chunks for one text; a text that needs more chunks is sent as a file, which is easier to read."""
 FILENAME = "answer.md"
 IN_FILE = f"\n\n… (the whole answer is in {FILENAME})"
 
@@ -160,7 +160,7 @@ def _refusal_text(file: JobFile, limit: int) -> str:
 
 @dataclass(frozen=True)
 class DueChunk:
-    """The chunk to send next, and how to send it safely."""
+    """The chunk to send next, and the action that sends it without a duplicate."""
 
     chunk: OutgoingMessage
     action: SendAction
@@ -175,8 +175,7 @@ class ChunkQueue:
     def take_next_chunk(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, and mark it as being sent before the platform is called.
 
-        The account's rule decides about an unconfirmed chunk: it is skipped, or sent again, marked as a possible
-        duplicate.
+        By the account's rule, an unconfirmed chunk is skipped, or is sent again and marked as a possible duplicate.
         """
         for chunk in chunks:
             if chunk.state not in UNSENT:
@@ -195,7 +194,7 @@ class ChunkQueue:
         return DueChunk(self._build_message(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
     def apply_rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
-        """Return what to do with an unconfirmed chunk by the account's rule, after recording it in the chunk's row."""
+        """Record in an unconfirmed chunk's row whether the account's rule sends it again; return that action."""
         action = choose_action_in_doubt(chunk, connector)
         if action is SendAction.RESEND:
             tx.deliveries.count_repeat(chunk.id)

@@ -35,7 +35,7 @@ class ClosingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def close_job(self, step: CloseStep) -> StatusOutcome:
-        """Close the job with its reason and free its lanes; a job that was resumed meanwhile is left unchanged."""
+        """Close the job with its reason and free its lanes; a job that was resumed meanwhile stays unchanged."""
         self.typing.stop_indicator(step.job_id)
         with self.store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:

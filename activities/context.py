@@ -49,7 +49,7 @@ PromptMessages = tuple[tuple[HistoryEntry, ...], tuple[HistoryEntry, ...], str]
 
 
 def build_task_turn(tx: Transaction, job: Job) -> HistoryEntry:
-    """Return the task of a job as the user turn of its prompt: a delegated task, or one without any user.
+    """Return a job's task as the user turn of its prompt; the task is delegated or belongs to background work.
 
     See docs/decisions.md: delegation, schedules.
     """
@@ -146,7 +146,7 @@ def read_prompt_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> Pr
 def _messages_to_answer(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> PromptMessages:
     if job.what_if:
         return _read_what_if_input(tx, job, rows)
-    # The model gets merged messages as one request, so the newest of them ends the history.
+    # The model gets all answered messages as one request, so the newest of them ends the history.
     last = tx.conversations.restore_recorded_message(rows[-1].id)
     if last is None:
         return (), (), ""
@@ -184,7 +184,7 @@ def _read_what_if_input(tx: Transaction, job: Job, rows: Sequence[InboxRow]) -> 
     last = recorded[rows[-1].id]
     if last is not None:
         conversation_id = last.conversation_id
-    else:  # The message would belong to this conversation; 0 stands for a new conversation.
+    else:  # Recorded, the message would belong to this conversation; 0 stands for a new conversation.
         binding = tx.agents.read_binding(job.address)
         keyed = binding is not None and binding.key_by_user
         found = tx.conversations.find_conversation(job.agent_id or 0, rows[-1], keyed_by_user=keyed).conversation
@@ -281,7 +281,7 @@ class ModelRules:
 
 
 PersonaKey = tuple[int | None, frozenset[str], str | None, int]
-"""An agent's id, its tools, the circle of agents for its tasks (None without one), and the prompt's most tokens."""
+"""An agent's id, its tools, the circle of agents that it may give tasks to (or None), and the prompt's token limit."""
 
 
 class ContextActivities:

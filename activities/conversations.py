@@ -102,7 +102,7 @@ def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> M
 
 
 class GroupJournal(Protocol):
-    """The step journal, as activities that do several steps use it."""
+    """The journal of steps, as activities that do several steps use it."""
 
     def run_together(self, job_id: str, work: Callable[[], Result]) -> Result:
         """Run ``work``, several steps that only write to the store, in one transaction; return its result."""
@@ -115,7 +115,7 @@ class GroupJournal(Protocol):
     def journal_attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AbstractAsyncContextManager[str | None]:
-        """Journal the block as an attempt, which has begun or which ``begin`` begins in a thread."""
+        """Journal the block as an attempt; ``begin`` is the attempt, or a function that begins it in a thread."""
         ...
 
     def begin_attempt(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
@@ -332,7 +332,7 @@ def list_earlier_ids_of_sender(tx: Transaction, job: Job, message_ids: Collectio
 
 @dataclass(frozen=True)
 class WhatIfActivities:
-    """The first and the last step of a what-if."""
+    """The first and the last step of a what-if, an answer that is only shown."""
 
     store: Store
     access: Callable[[], AccessControl]

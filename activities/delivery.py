@@ -24,7 +24,7 @@ from maestro.store.transaction import Transaction
 
 
 class AnswerStream(Protocol):
-    """Streaming, as the delivery of answers uses it."""
+    """The part of streaming that the delivery of answers uses."""
 
     async def end_streaming(self, job_id: str) -> None:
         """End the streaming of a job, and return once the edit under way has ended."""
@@ -39,7 +39,7 @@ class AnswerStream(Protocol):
 class PreparedDelivery:
     """A delivery that holds its outbound lane; ``first`` is the first chunk to send, None when all are sent.
 
-    With ``draft_in_doubt``, nothing is sent before it is known whether the platform has the draft.
+    If ``draft_in_doubt``, nothing is sent until it is known whether the platform has the draft.
     """
 
     connector: Connector
@@ -188,7 +188,7 @@ class DeliveryActivities:
         return self._prepare_delivery(step, content.redact_secrets(redact))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | None:
-        """Prepare if the lane is free, else return None; repeated checks only read while another job has the lane."""
+        """Prepare the delivery if the outbound lane is free, else return None after reading the lane's row only."""
         with self.store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.find_lane_holder(job.address.outbound_lane) not in (None, job.id)

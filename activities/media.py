@@ -24,7 +24,7 @@ from maestro.store.store import Store, commit_persistently
 
 @dataclass(frozen=True)
 class MissingFiles:
-    """The files of a job's messages that are not stored yet; ``held`` counts the files that are stored.
+    """The files of a job's messages that are not stored yet; ``held`` is the number of files that are stored.
 
     Each missing file is given as a new row for its result, and as its reference on the platform.
     """
@@ -112,7 +112,7 @@ def detect_content_type(path: Path) -> str:
 
 @dataclass(frozen=True)
 class VoiceActivities:
-    """Transcribes voice messages, each exactly once."""
+    """Transcribes the voice messages of a job, each exactly once."""
 
     store: Store
     files: MediaFolder

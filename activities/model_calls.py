@@ -61,8 +61,8 @@ class LLMActivities:
     async def call_model(self, step: ModelStep) -> ModelOutcome:
         """Call the model and return the call's usage; the answer is in the store when this method returns.
 
-        The typing indicator normally starts at routing. After a restart of the process or a resume of the job, the
-        indicator starts here.
+        Routing normally starts the typing indicator. After a restart of the process or a resume of the job, this call
+        starts it.
 
         See docs/invariants.md: no answer bought twice.
         """
@@ -231,8 +231,7 @@ class _AnswerAttempt:
     def _build_request(self, view: RequestTransaction, attempt: OwnAttempt) -> None:
         """Build the request; a first attempt also does the steps after the answer in the answer's transaction.
 
-        A further attempt leaves them out: they may be what ended the process, and must not lose the next answer as
-        well.
+        On a further attempt, these steps get activities of their own, because they may have ended the process before.
         """
         request = self._steps.llm.build_request(view, self._model)
         self._job = view.tx.jobs.read(self._model.job_id)
@@ -245,7 +244,7 @@ class _AnswerAttempt:
         request, llm = self._request, self._steps.llm
         assert request is not None
         response = await llm.chain.complete(request)
-        # No answer was processed: a further attempt, an answer stored before, or a transaction rolled back.
+        # ``_process_answer`` did not run (further attempt, or stored answer), or its transaction was rolled back.
         if self._answer is None:
             outcome = await asyncio.to_thread(
                 llm.store.write, lambda tx: llm.store_answer(tx, self._model, request, response)
@@ -263,7 +262,7 @@ class _AnswerAttempt:
         assert job is not None
         recorded = sending = None
         tx.jobs.cache_value(job)  # The later update of the job's row notices a stop request.
-        tx.jobs.steps.cache_attempts(job.id, self._attempts)  # The end of this attempt notices a newer attempt.
+        tx.jobs.steps.cache_attempts(job.id, self._attempts)  # Writing the end of this attempt notices a newer attempt.
         outcome = steps.llm.store_answer(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.needs_secret_scan(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step=StepKind.TAGS, number=self._model.number)
@@ -273,7 +272,7 @@ class _AnswerAttempt:
         tx.call_after_commit(partial(setattr, self, "_answer", _CommittedAnswer(outcome, recorded, sending)))
 
     def _prepare_delivery(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
-        """Cut the answer into chunks and mark the first as being sent, if this process may send immediately."""
+        """Cut the answer into chunks and mark the first chunk as being sent, if this process may send immediately."""
         begun = self._steps.journal.begin_attempt(self._send, DeliveryActivities.deliver.__name__, recorded=False)
         if isinstance(begun, str):
             return None

@@ -37,7 +37,7 @@ ANSWER_PLACE = -1
 
 @dataclass(frozen=True)
 class AskingRules:
-    """How long a question stays open, which tools need approval, and which users may approve besides owners.
+    """Settings of questions: how long one stays open, which tools need approval, and who may approve besides owners.
 
     Approvers are written as ``platform:userId``.
     """
@@ -86,7 +86,7 @@ def ask_directives_approval(
 
 
 def person_wait(question: Question) -> WaitsForPerson:
-    """Return the exception that a step raises while its question is open."""
+    """Return the exception with which a step waits for the answer to its open question."""
     error = WaitsForPerson(f"question {question.id} is open")
     error.wake_at = question.expires_at
     return error
@@ -128,7 +128,7 @@ def _send_approval(tx: Transaction, job: Job, question: Question, introduction: 
 
 
 def _send_question(tx: Transaction, job: Job, question: Question, text: str) -> Question:
-    """Store the question, and add a job without a lane that sends it."""
+    """Store the question, and add a job that sends it without waiting in a lane (queue)."""
     question = tx.jobs.questions.add_question(question)
     tx.jobs.add(new_notice_job(job, question_job_id(question, str(ULID())), text, tx.now))
     return question

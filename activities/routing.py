@@ -136,7 +136,7 @@ def require_active(agent: Agent) -> None:
 
 @dataclass(frozen=True)
 class TypingActivities:
-    """Starts the typing indicator where routing runs in a process without the connector."""
+    """Starts the typing indicator when another process than the one with the connector did the routing."""
 
     store: Store
     typing: TypingIndicators
@@ -152,7 +152,7 @@ class TypingActivities:
 
 
 def merge_waiting_jobs(tx: Transaction, host: Job, mode: BusyMode, has_same_agent: Callable[[InboxRow], bool]) -> int:
-    """Merge waiting jobs into ``host``, which then also answers their messages; return the number of these.
+    """Merge waiting jobs into ``host``, which then also answers their messages; return their number.
 
     ``has_same_agent`` returns whether the same agent would answer a message. Jobs that the message of ``host``
     interrupted are also merged. No message is lost, because the routing step commits the merge. A job with an

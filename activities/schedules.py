@@ -46,7 +46,7 @@ LIMITS = FetchLimits(max_bytes=1_000_000, seconds=20)
 
 @dataclass(frozen=True)
 class ScheduleActivities:
-    """Starts the jobs of schedules."""
+    """Starts the jobs of schedules, and finds the agents of background jobs."""
 
     store: Store
     schedules: Callable[[], ScheduleSettings]

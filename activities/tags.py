@@ -96,7 +96,7 @@ class TagRun:
         self._results = TagOutcomes()
 
     def ask_approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
-        """Return the question whether a conductor may act on these tags; None where no approval is needed.
+        """Return the question whether a conductor may act on these tags; None if no approval is needed.
 
         Approval is needed if text from outside was read for this answer, or for an earlier answer that contains one of
         the directives. One question covers all directives of an answer.

@@ -47,8 +47,8 @@ CUT_MARK = "\n[cut: the result was longer]"
 class ToolRules:
     """Settings of tool calls: ``seconds`` per call, most characters of a result, and the folder of all conversations.
 
-    ``memory_scope`` applies to agents without a scope of their own; ``redact`` removes secrets from results. ``keep``
-    stores the bytes of a picture in the media folder and returns their digest.
+    ``memory_scope`` applies to agents without a memory scope of their own; ``redact`` removes secrets from results.
+    ``keep`` stores the bytes of a picture in the media folder and returns their digest.
     """
 
     keep: Callable[[bytes], str]

@@ -62,7 +62,7 @@ class StepFailure(ApplicationError):
             type=type(error).__name__,
             non_retryable=wait is None,
             next_retry_delay=wait,
-            # A step that waits has not failed: BENIGN keeps it out of the SDK's error log and failure metrics.
+            # A step that waits has not failed: BENIGN keeps this error out of the SDK's error log and failure metrics.
             category=ApplicationErrorCategory.BENIGN
             if isinstance(error, Suspension)
             else ApplicationErrorCategory.UNSPECIFIED,
@@ -112,13 +112,14 @@ def _with_subclasses(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
 
 
 class ExpectedEndFilter(logging.Filter):
-    """A log filter that shortens the SDK's tracebacks about expected ends of steps to one line.
+    """A log filter that shortens the SDK's tracebacks of expected errors in steps to one line.
 
-    Records about failed steps are dropped, because the journal has logged them. A bug in Maestro keeps its traceback.
+    Records about failed steps are dropped, because the journal of steps has logged them. A bug in Maestro keeps its
+    traceback.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to write the record; the traceback of an expected error is removed from it."""
+        """Return whether to write the record, after removing the traceback of an expected error."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, StepFailure):
             return False
@@ -184,12 +185,12 @@ class LoadGauge:
 
 @contextmanager
 def time_attempt(name: str, observe: Observe) -> Iterator[None]:
-    """Report the block's duration and outcome to ``observe``, also after an exception; ``name`` is the activity's."""
+    """Report the block's duration and outcome under ``name`` to ``observe``, also when the block raises an error."""
     began = time.perf_counter()
     outcome = "done"
     try:
         yield
-    # Every end of an attempt is observed, a cancellation included; the exception is re-raised unchanged.
+    # A cancellation is also reported, so all exceptions are caught here and raised again unchanged.
     except BaseException as error:
         outcome = attempt_outcome(error)
         raise
@@ -216,8 +217,8 @@ class RunningSteps:
     async def run_once(self, ref: StepRef, work: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
         """Run the step and return its result; if the step already runs, wait for that run.
 
-        Only a stop or a shutdown ends the step. If Temporal gave up this attempt, the step goes on, and the next
-        attempt waits for it.
+        Only a stop of the job or a shutdown ends the step. If Temporal gives up an attempt, the step goes on, and the
+        next attempt waits for it.
         """
         step = self._steps.get(ref)
         if step is None:
@@ -236,4 +237,4 @@ class RunningSteps:
     def _remove_task(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
         del self._steps[ref]
         if not ended.cancelled():
-            ended.exception()  # The read prevents a warning of asyncio; the step's row has the error.
+            ended.exception()  # Without this read, asyncio logs the error again.

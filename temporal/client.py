@@ -119,7 +119,7 @@ async def find_trouble(client: Client, endpoint: Endpoint) -> str:
     try:
         await check_namespace(client, endpoint.namespace)
     except AWAY as error:
-        # Only a new attempt to connect tells why an old connection failed.
+        # An error of an open connection does not name its cause, so the cause comes from a new connection.
         if root_cause(error) in {Cause.CUT_OFF, Cause.NOBODY_LISTENS, Cause.UNKNOWN}:
             try:
                 await connect_and_check(endpoint)

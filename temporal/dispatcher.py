@@ -114,7 +114,7 @@ class Dispatcher:
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
 
     def check_soon(self) -> None:
-        """Check for new jobs soon; any thread may call this."""
+        """Let the dispatcher check for new jobs at once; any thread may call this."""
         if not self._loop.is_closed():
             self._has_new = self._left_behind = True
             self._loop.call_soon_threadsafe(self._woken.set)
@@ -230,7 +230,7 @@ class Dispatcher:
         job, settings = claimed.job, self._settings()
         summary = f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"
         try:
-            # A second start is harmless, because finished steps are not repeated.
+            # Starting a workflow twice is harmless, because finished steps are not repeated.
             async with asyncio.timeout(START_TIMEOUT):
                 await client.start_workflow(
                     workflow_of_job(job),
@@ -263,7 +263,7 @@ class Dispatcher:
         return None
 
     def _find_work(self, state: StoreState | None, has_new: bool) -> DispatcherView:
-        """Return all work for the dispatcher; the store is written only if there is a job to claim."""
+        """Return the jobs to start and the stopped jobs; the store is written only if there is a job to claim."""
         stopped, stopping = None, state is not None and state.stopping
         if stopping or not has_new:
             with self._store.view() as tx:
@@ -279,7 +279,7 @@ class Dispatcher:
 
         Before that, jobs whose wait has ended become pending again: they precede the later jobs of their lane.
         """
-        self._left_behind = False  # The flag is reset before the read, so that a later job sets the flag again.
+        self._left_behind = False  # Reset before the read, so that a job added during the read sets the flag again.
         with self._store.begin() as tx:
             tx.jobs.resume_due()
             settings = self._settings()

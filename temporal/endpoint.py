@@ -48,7 +48,7 @@ class Endpoint:
     address: str
     namespace: str
     tls: Tls | None = None
-    """The encryption; None for plain text."""
+    """The TLS settings; None for a connection in plain text."""
     api_key: str = field(default="", repr=False)
     embedded: bool = False
     """Whether the server is the embedded one, which ``maestro up`` starts."""

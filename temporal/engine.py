@@ -1,4 +1,4 @@
-"""Runs the engine of a process: the connection to Temporal, the workers, the dispatcher and the reconciler."""
+"""Runs Maestro's work with Temporal in a process: the connection, the workers, the dispatcher and the reconciler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -138,7 +138,7 @@ async def release_workflows(client: Client, task_queue: str) -> None:
 
 
 class WorkerLoop:
-    """Runs a worker until stopped, and rebuilds the worker after Temporal refused it."""
+    """Runs a worker until stopped, and replaces the worker after Temporal refused it."""
 
     def __init__(self, client: Client, parts: WorkerParts, report: Callable[[str], None]) -> None:
         self._client = client
@@ -223,7 +223,7 @@ class WorkerLoop:
 
 
 class Engine:
-    """The connection to Temporal, the workers and the services of a process; before it connects, messages wait."""
+    """The connection, workers and services of a process; until Temporal is reachable, messages wait in the store."""
 
     def __init__(self, endpoint: Endpoint, report: Callable[[str], None]) -> None:
         self._endpoint = endpoint
@@ -279,7 +279,7 @@ class Engine:
                 group.create_task(self._run_persistently(service, self.client))
 
     async def run_worker(self, parts: WorkerParts, on_begin: Callable[[], None]) -> None:
-        """Poll a queue until cancelled or drained; ``on_begin`` is called each time polling begins."""
+        """Poll a task queue until cancelled or drained; ``on_begin`` is called each time polling begins."""
         worker = WorkerLoop(await self.wait_for_client(), parts, self._report)
         self._workers.append(worker)
         try:

@@ -135,7 +135,7 @@ class Journal:
     async def journal_attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AsyncIterator[str | None]:
-        """Journal the block as an attempt, which has begun or which ``begin`` begins in a thread."""
+        """Journal the block as an attempt; ``begin`` is the attempt, or a function that begins it in a thread."""
         with time_attempt(name, self._observe), ExitStack() as scope:
             try:
                 own = begin if isinstance(begin, OwnAttempt) else await asyncio.to_thread(begin)
@@ -156,7 +156,7 @@ class Journal:
                 tx.jobs.steps.begin_attempt(ref, name, tx.jobs.read(ref.job_id).run, past)
 
     def adopt_recorded_attempt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that ``record_next_attempt`` recorded; None if ``begin_attempt`` has to begin one."""
+        """Return the attempt that ``record_next_attempt`` recorded; None if ``begin_attempt`` has to be called."""
         number = tx.jobs.steps.read_history(ref, self._tried()).begun_ahead_number
         if number is None or ref in self._unwritten:
             return None
@@ -225,7 +225,7 @@ class Journal:
             if waits is not None:
                 wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
                 tx.jobs.steps.suspend_attempt(ref, type(waits).__name__, error_detail(waits), wait)
-            # The newer attempt owns the row of the step: an overtaken attempt writes nothing.
+            # After a newer attempt has begun, this attempt must not write to the row of the step.
             elif not isinstance(error, StepTaken) and tx.jobs.steps.fail_attempt(
                 ref, type(error).__name__, error_detail(error)
             ):
@@ -242,11 +242,11 @@ class Journal:
                 own = own_attempt_at(ref)
                 if own is None or not own.recorded:
                     return work()
-            except (Suspension, Quarantined) as error:  # The error is raised after the commit, which keeps the rows.
+            except (Suspension, Quarantined) as error:  # Raised after the commit, to keep the rows.
                 stopped = error
         if stopped is not None:
             raise stopped
-        return work()  # The start of the step is already committed here.
+        return work()  # The beginning of the attempt is committed before the step runs.
 
     def _prepare_step(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
@@ -266,7 +266,8 @@ class Journal:
     def _start_new_job(self, tx: Transaction, job_id: str) -> None:
         """Mark a pending job as running if its lane is free, and cache its row.
 
-        For a job older than this process, an error rolls this back: the job's first step decides whether it may run.
+        Raises ``_OlderJobError`` for a job older than this process: its first step then decides whether the job may
+        run.
         """
         begun = tx.jobs.mark_started(job_id)
         if begun is not None and begun.is_new:
@@ -294,7 +295,7 @@ def result_type(function: Callable[..., Any]) -> type[Any]:
 
 
 def _require_open(job: Job, ref: StepRef) -> None:
-    """Raise ``JobEnded`` or ``Stopped`` if this step of the job must not act any more."""
+    """Raise ``JobEnded`` or ``Stopped`` if the job has ended or was stopped, and this step must not run after that."""
     if job.status.ended and step_kind(ref.step) not in AFTER_THE_END:
         raise JobEnded(f"job {ref.job_id} is {job.status}")
     if job.stop_requested and step_kind(ref.step) not in AFTER_A_STOP:

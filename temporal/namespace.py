@@ -241,7 +241,7 @@ class Poller:
 async def diagnose_temporal(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagnosis]:
     """Check server, namespace, search attributes and pollers of the queues, within about five seconds.
 
-    Failures of the server raise no exception: checks that depend on a failed check are left out.
+    Failures of the server raise no exception. After a failed check, the checks that depend on it are left out.
     """
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -298,7 +298,7 @@ async def _diagnose_queues(client: Client, endpoint: Endpoint, queues: Sequence[
     found = "; ".join(_queue_text(queue, [poller for poller in alive if poller.queue == queue]) for queue in queues)
     if {poller.queue for poller in alive} >= set(queues):
         return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.FINE, found=found)
-    # A queue without pollers is only a note, because its process may be stopped.
+    # A queue without pollers is no error, because an operator may have stopped its process.
     fix = "start `maestro up`, or `maestro worker` and `maestro connect` where they are separate"
     return Diagnosis(check=POLLERS, verdict=DiagnosisLevel.NOTE, found=found, fix=fix)
 

@@ -1,4 +1,4 @@
-"""Batches: each job of a batch is replayed or cancelled exactly once, and a stopped job's workflow is interrupted.
+"""Batches: replays or cancels each job of a batch exactly once, and cancels the workflows of stopped jobs.
 
 See docs/invariants.md: resume.
 """
@@ -57,7 +57,7 @@ class BatchWork:
     """
 
     def __init__(self, store: Store, interrupt: InterruptWorkflow, wake: Callable[[], None]) -> None:
-        """``interrupt`` notifies the workflow of a stopped job, ``wake`` notifies a dispatcher of new jobs."""
+        """``interrupt`` ends the waits of a stopped job's workflow, ``wake`` notifies a dispatcher of new jobs."""
         self._store = store
         self._interrupt = interrupt
         self._wake = wake

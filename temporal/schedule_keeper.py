@@ -100,7 +100,7 @@ class ScheduleKeeper:
         """
         due = _now() >= self._compare_at
         if due:
-            # Schedules are listed before rows are read: ids are never reused, so a schedule without a row is an orphan.
+            # Listed before the rows are read: a listed schedule without a row then belongs to a deleted row.
             own_ids = re.compile(re.escape(schedule_id(self._runs().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
             listed = await client.list_schedules(page_size=1000)
             self._known |= {entry.id async for entry in listed if own_ids.fullmatch(entry.id)}

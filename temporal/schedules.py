@@ -80,7 +80,7 @@ def schedule_spec(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, n
 
 
 def cron_calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpec]:
-    """Yield the calendars of a cron, without the ambiguous hours on days of a clock change."""
+    """Yield the calendars of a cron, without the hours that a clock change makes ambiguous."""
     for days, weekdays in cron.choices:
         whole = ScheduleCalendarSpec(
             minute=number_ranges(cron.minutes),
@@ -155,7 +155,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, settings: RunSettin
     idle = skip_reason(planned, agent, None)
     attributes = search_attributes(planned.platform, planned.kind, planned.channel, agent.slug)
     ref = settings.build_job_ref(planned.address, job_id="", run=1, schedule=planned.ref)
-    # A channel's paying client is known only to the run, so the priority counts the agent's client.
+    # Only the run reads which client pays for the channel, so this priority counts for the agent's client.
     precedence = build_precedence(Priority.SCHEDULED, agent.client_id, None, planned.address)
     action = _start_action(temporal_id, settings, ref, attributes, precedence)
     schedule = Schedule(

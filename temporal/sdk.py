@@ -34,7 +34,7 @@ SDK_VERSION = "1.35.0"
 HANG_SECONDS = 2.0
 """Seconds that an activation may run; the SDK has the same limit for activations in threads."""
 THREADS = 500
-"""The SDK's own limit of threads for activations; they are used once an activation has hung."""
+"""The most threads for activations, as in the SDK; used only after an activation has hung."""
 
 
 class ActivationHang(BaseException):
@@ -42,7 +42,7 @@ class ActivationHang(BaseException):
 
 
 class Watchdog:
-    """A thread that interrupts a function which runs too long; the thread sleeps while no function runs."""
+    """A thread that interrupts a function that runs too long; the thread sleeps while no function runs."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.hangs = 0

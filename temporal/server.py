@@ -82,7 +82,7 @@ class EmbeddedServer:
     """
 
     def __init__(self, config: ServerConfig, report: Callable[[str], None]) -> None:
-        """``report`` gets one sentence for each change of state; it is called on the event loop."""
+        """``report`` is called on the event loop with one sentence for each change of the server's state."""
         self._config = config
         self._report = report
         self._process: ServerProcess | None = None
@@ -90,12 +90,12 @@ class EmbeddedServer:
 
     @property
     def address(self) -> str:
-        """Host and port of the gRPC service."""
+        """Host and port of the server's gRPC service."""
         return f"{HOST}:{self._config.port}"
 
     @property
     def ui_url(self) -> str:
-        """The address of the Web UI, without a slash at the end."""
+        """The address of the Temporal Web UI, without a slash at the end."""
         return f"http://{HOST}:{self._config.ui_port}"
 
     @property
@@ -130,7 +130,7 @@ class EmbeddedServer:
         return server_command(self._config, binary), program_version(binary)
 
     async def _adopt_running_server(self, command: tuple[str, ...], program: str) -> ServerProcess | None:
-        """Return the server of an earlier run if it has the same command line; end it otherwise."""
+        """Return the healthy server of an earlier run with the same command line; end any other and return None."""
         record = await asyncio.to_thread(read_record, self._config.record_path)
         if record is None or not await asyncio.to_thread(record.is_running):
             return None
@@ -228,7 +228,7 @@ class EmbeddedServer:
         limit = self._config.timing.ready
         try:
             await asyncio.wait({ended, ready}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            # The server may have ended: its exit is noticed a moment later.
+            # The error may mean that the server has ended; that is noticed a moment later.
             if ready.done() and ready.exception() is not None:
                 await asyncio.wait({ended}, timeout=NOTICED_WITHIN)
             if ended.done():

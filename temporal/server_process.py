@@ -81,7 +81,7 @@ class Timing:
     grace: float = 10.0
     """The time between SIGTERM and SIGKILL."""
     first_restart: float = 0.2
-    """The wait before the first restart; doubled for each further one."""
+    """The wait before the first restart; each further restart waits twice as long as the one before."""
     longest_restart: float = 30.0
     """The longest wait before a restart."""
     stable: float = 60.0
@@ -161,7 +161,7 @@ def _repeat_flag(flag: str, values: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """The system's data about a living process: its start time as the system prints it, and its command line."""
+    """The system's data about a running process: start time in the system's own format, and command line."""
 
     started: str
     command: str
@@ -176,7 +176,7 @@ def find_process(pid: int) -> ProcessInfo | None:
 
 
 def read_process_from_proc(pid: int) -> ProcessInfo | None:
-    """Find a process on Linux, through /proc."""
+    """Return a running process on Linux, read from /proc; None when the process has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -190,7 +190,7 @@ def read_process_from_proc(pid: int) -> ProcessInfo | None:
 
 
 def read_process_with_ps(pid: int) -> ProcessInfo | None:
-    """Find a process with ``ps``, where there is no /proc, for example on macOS."""
+    """Return a running process from ``ps``, where there is no /proc, for example on macOS; None when it has ended."""
     answer = subprocess.run(  # noqa: S603 - the arguments are a fixed program and a process id
         ["/bin/ps", "-ww", "-o", "state=,lstart=,command=", "-p", str(pid)],
         env={"LC_ALL": "C", "TZ": "UTC"},  # The start time must read the same after a change of time zone or language.
@@ -205,7 +205,7 @@ def read_process_with_ps(pid: int) -> ProcessInfo | None:
 
 
 class ServerRecord(BaseModel):
-    """The record of a server that Maestro started, by which the next run finds that server in the data folder."""
+    """The record of a server that Maestro started, in a file in which the next run finds that server."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -244,7 +244,7 @@ def read_record(path: Path) -> ServerRecord | None:
 
 
 def program_version(binary: Path) -> str:
-    """Return a text that changes when the program file is replaced."""
+    """Return a text that changes when the file of the program is replaced."""
     facts = binary.stat()
     return f"{facts.st_size}-{facts.st_mtime_ns}"
 
@@ -262,7 +262,7 @@ class ServerProcess:
         self._watch = watch
 
     async def wait_for_end(self) -> None:
-        """Return when the process has ended."""
+        """Return when the server's process has ended."""
         if self._child is not None:
             await self._child.wait()
             return
@@ -312,7 +312,7 @@ async def start_held(command: Sequence[str], environment: dict[str, str], output
 
 
 async def release_held(held: Child) -> None:
-    """Let a held process execute its command."""
+    """Let a process that ``start_held`` started run its command."""
     assert held.stdin is not None
     with suppress(ConnectionError):  # The held process was killed; the caller that waits for its end notices that.
         held.stdin.write(b"go\n")

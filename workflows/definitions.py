@@ -75,7 +75,7 @@ LOCAL_STEPS: Mapping[StepKind | None, Activity] = {
     StepKind.CONVERSATION: ConversationActivities.record_message,
     StepKind.CONTEXT: ContextActivities.build_context,
 }
-"""The local activities of cheap steps, for workflows that do not group their steps."""
+"""The local activities of the steps before the model call, for workflows that do each step by itself."""
 
 STEPS_OF_ANSWER: Mapping[StepKind | None, Activity] = {
     StepKind.TAGS: TagActivities.record_answer,

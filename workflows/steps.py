@@ -102,7 +102,7 @@ class RunDetails:
         self._lines: list[str] = []
 
     def add_line(self, line: str) -> None:
-        """Add a line to the current details."""
+        """Add a line to the details that the Temporal Web UI shows."""
         self._lines.append(f"* {line}")
         workflow.set_current_details("\n".join(self._lines))
 
@@ -122,7 +122,7 @@ class StepOptions:
 
 
 async def run_local_step(activity: Callable[..., Outcome], payload: Value, summary: str) -> Outcome:
-    """Run a cheap step inside the workflow task; raises ``Suspended`` when it has to wait."""
+    """Run a cheap step inside the workflow task; raises ``Suspended`` when the step has to wait."""
     with translate_wait_failures(payload):
         result: Outcome = await workflow.execute_local_activity_method(
             activity,
@@ -175,7 +175,7 @@ class QueuedSteps:
         return StepOptions(timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue)
 
     async def run_step(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
-        """Run a step on its queue; raises ``Suspended`` when it has to wait."""
+        """Run a step as an activity on its task queue; raises ``Suspended`` when the step has to wait."""
         with translate_wait_failures(step):
             return await workflow.execute_activity_method(
                 activity,
@@ -214,7 +214,7 @@ def error_type(error: BaseException) -> str:
 async def start_delegated_tasks(ref: JobRef, answer: AnswerOutcome, answer_precedence: Precedence | None) -> None:
     """Start a child workflow for each task of an answer that the dispatcher has not started already.
 
-    Until the own share of a task in the fair queue is known, the task has the share of its parent job.
+    Until a task's share of the fair queue is known, the task has the share of its parent job.
     """
     parent = answer_precedence or Precedence(key=workflow.info().priority.fairness_key or "")
     precedence = parent.model_copy(update={"priority": answer.priority})

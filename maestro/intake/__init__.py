@@ -1,4 +1,4 @@
-"""Accepts messages: the only entry for them (docs/invariants.md: durable before ack)."""
+"""The intake: the only entry for incoming messages (docs/invariants.md: durable before ack)."""
 
 from maestro.intake.commands import UNSAID
 from maestro.intake.messages import AccountIntake, Intake, IntakeRules

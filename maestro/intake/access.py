@@ -102,7 +102,7 @@ class AccessControl:
     def build_person_with_access(
         self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None
     ) -> Person:
-        """Return the sender of a message with the access that the store grants at this moment."""
+        """Return the sender of a message with the access that the store grants now."""
         person_id = message_sender(message)
         return self.build_person(
             message, binding, lambda: tx.users.owners.is_owner(person_id), lambda: tx.users.pairings.is_known(person_id)

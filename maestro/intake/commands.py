@@ -47,7 +47,7 @@ def compose_status_text(tx: Transaction, received: ReceivedMessage) -> str:
     lane = received.inbound_lane
     working = "I am working on an answer" if tx.jobs.find_running_in(lane) else "Nothing is running here"
     waiting = tx.jobs.count_pending_in(lane)
-    # The job of a delegator that continues has a lane and is counted above: only jobs without a lane are tasks.
+    # The job of a delegator that continues has a lane, and is counted above as a waiting job.
     tasks = sum(task.lane is None for task in list_delegated_tasks(tx, received))
     delegated = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     questions = [

@@ -50,7 +50,7 @@ Meant = ControlWord | PairingCode | QuestionAnswer | AnswerRefusal | None
 
 
 def apply_message_edit(tx: Transaction, edit: IncomingMessage) -> AcceptedMessage:
-    """Replace the text of a message if its job has not started; a later edit is only counted."""
+    """Replace the text of a message if its job has not started; an edit after that is only counted."""
     first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
     if first is None or first.user_id != edit.user_id:
         tx.inbox.ignored.add_ignored(edit.address, UNKNOWN)
@@ -187,7 +187,7 @@ class Intake:
         return replace(received, refusing_policy=access.find_refusing_policy(person, agent, message, state.binding))
 
     def _find_ignore_reason(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> str | None:
-        """Return why a message is only counted: no agent answers it, or a bot or unknown user sends too many."""
+        """Return why a message is only counted and not stored, such as for lack of an agent; None to store it."""
         if received.message.from_bot:
             if received.binding is None or not received.binding.allow_bots:
                 return BOT
@@ -234,7 +234,7 @@ class Intake:
         return self._access_control.find_refusal(tx, received.message, received.binding, received.person)
 
     def _handle_message(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> Job:
-        """Execute a control word, settle a question, or else add the message to its lane."""
+        """Obey a control word, record the answer to a question, or else add the message to its lane (queue)."""
         if isinstance(meant, PairingCode):
             return pairing.redeem_invitation(tx, received, meant)
         if received.refusing_policy is not None:
@@ -266,7 +266,7 @@ class Intake:
         return job
 
     def _enqueue_message(self, tx: Transaction, received: ReceivedMessage) -> Job:
-        """Add a message at the end of its lane; with the mode "interrupt", interrupt the agent's jobs for this user.
+        """Add a message at the end of its lane (queue); the mode "interrupt" stops the agent's jobs for this user.
 
         See docs/decisions.md: busy agents.
         """

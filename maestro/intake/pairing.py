@@ -69,7 +69,7 @@ def refuse_unknown_user(tx: Transaction, received: ReceivedMessage, policy: DmPo
 
 
 def has_guessed_too_often(tx: Transaction, person: PersonId) -> bool:
-    """Return whether this user, or all users together, sent too many wrong codes; no further code is checked then."""
+    """Return whether this user, or all users together, sent so many wrong codes that no further code is checked."""
     own, total = tx.users.pairings.count_wrong_codes(person, GUESS_PERIOD)
     return own >= MOST_GUESSES or total >= MOST_GUESSES_OF_ALL
 
