@@ -130,17 +130,17 @@ async def send_request(
     url: str, write: _Write, limits: FetchLimits, access: FetchAccess | None, network: Network | None
 ) -> Fetched:
     access, network = access or FetchAccess(), network or Network()
-    first = target = _checked_url(url, access)
+    first = target = _parse_allowed_url(url, access)
     try:
         async with asyncio.timeout(limits.seconds):
             for _ in range(limits.redirects + 1):
                 bearer = access.bearer.get_secret_value() if url_origin(target) == url_origin(first) else ""
-                async with _opened_response(target, bearer, access, network) as response:
+                async with _open_response(target, bearer, access, network) as response:
                     location = _header_value(response, b"location") if response.status in _REDIRECTS else ""
                     if not location:
                         cut = await _read_body(response, write, limits)
                         return Fetched(response.status, _header_value(response, b"content-type"), str(target), cut)
-                target = _checked_url(location, access, target)
+                target = _parse_allowed_url(location, access, target)
     except TimeoutError:
         raise FetchFailed(f"{target.host} took longer than {limits.seconds:g} seconds") from None
     except _FAILURES as error:
@@ -148,7 +148,7 @@ async def send_request(
     raise FetchRefused(f"{first.host} redirects more than {limits.redirects} times")
 
 
-def _checked_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
+def _parse_allowed_url(url: str, access: FetchAccess, base: httpx.URL | None = None) -> httpx.URL:
     """Return the absolute form of a URL; raises ``FetchRefused`` if the URL is not allowed."""
     try:
         target = base.join(url) if base else httpx.URL(url)
@@ -173,7 +173,7 @@ def url_origin(url: httpx.URL) -> tuple[str, str, int]:
 
 
 @asynccontextmanager
-async def _opened_response(
+async def _open_response(
     url: httpx.URL, bearer: str, access: FetchAccess, network: Network
 ) -> AsyncIterator[httpcore.Response]:
     """Send one GET request over a new connection, and yield the response."""

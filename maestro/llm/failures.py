@@ -90,10 +90,10 @@ _MISTAKES = frozenset(
 )
 
 # HTTP statuses that refuse the account, not the request.
-_OF_THE_ACCOUNT = frozenset((401, 402, 403, 429))
+_ACCOUNT_STATUSES = frozenset((401, 402, 403, 429))
 
 # HTTP statuses of refusals that end after a time, without any change of the request or the account.
-_PASSING = frozenset((408, 409, 425))
+_TEMPORARY_STATUSES = frozenset((408, 409, 425))
 
 _ADVICE: Mapping[type[LLMFailure], str] = {
     RateLimited: "A second account would answer meanwhile.",
@@ -118,7 +118,7 @@ class ErrorBodyText:
 
     @property
     def whole_text(self) -> str:
-        """The whole text, the codes first."""
+        """The codes and the sentences as one text, the codes first."""
         return "\n".join((self.codes, *self.sentences))
 
 
@@ -135,7 +135,7 @@ def parse_error_body(body: str) -> ErrorBodyText:
 
 
 def error_sentence(text: str) -> ErrorBodyText:
-    """Return an error text that may quote a prompt, limited in length and without double quotes."""
+    """Return an error message that may quote a prompt, limited in length and without double quotes."""
     # Double quotes are replaced, so that a quoted prompt cannot look like a JSON field.
     return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
 
@@ -177,7 +177,7 @@ def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
 
 
 def requested_wait(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
-    """Return how long the provider asks to wait, at most ``LONGEST``; None if it names no valid time in the future.
+    """Return how long the provider asks to wait, at most ``LONGEST``; None if it asks for no valid wait.
 
     Headers (names in lower case) are searched before the body. Known forms: ``retry-after-ms``; ``retry-after`` in
     seconds or as a date; Gemini's ``retryDelay``; "try again in 1m2.5s" of OpenAI and similar providers; the date (UTC)
@@ -273,7 +273,7 @@ def _error_class(facts: FailureEvidence, body: ErrorBodyText, *, asks_to_wait: b
     status = facts.status or 0
     if facts.oversized:
         return AnswerTooLarge
-    if 300 <= status < 500 and status not in _PASSING:
+    if 300 <= status < 500 and status not in _TEMPORARY_STATUSES:
         refusal = _refusal_class(status, body, asks_to_wait=asks_to_wait)
         return AccountUnusable if refusal is BadRequest and not facts.sent else refusal
     if not facts.sent and facts.cause in _MISTAKES:
@@ -298,9 +298,9 @@ def _refusal_class(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> t
 
 
 def _is_quota_error(status: int, body: ErrorBodyText, *, asks_to_wait: bool) -> bool:
-    if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, body.sentences)):
+    if status not in _ACCOUNT_STATUSES and any(map(_BEGINS_WITH_QUOTA.match, body.sentences)):
         return True
-    text = body.whole_text if status in _OF_THE_ACCOUNT else body.codes
+    text = body.whole_text if status in _ACCOUNT_STATUSES else body.codes
     return bool(_QUOTA.search(text) or (not asks_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)))
 
 

@@ -53,7 +53,7 @@ _SWITCHES = {
 }
 
 LoadImage = Callable[[ImageRef], bytes]
-"""Reads the bytes of an image; may block, because it is called in a thread."""
+"""A function that reads the bytes of an image; it may block, because it is called in a thread."""
 
 _NAME = re.compile(r"[\w.:/@+-]{1,100}", re.ASCII)
 

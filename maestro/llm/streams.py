@@ -167,7 +167,7 @@ class GeminiAnswer(StreamedAnswer):
 
     def _add_delta(self, part: Json) -> str:
         last = self._parts[-1] if self._parts else {}
-        if plain_part(part) and plain_part(last) and part.get("thought") == last.get("thought"):
+        if is_plain_text(part) and is_plain_text(last) and part.get("thought") == last.get("thought"):
             self._parts[-1] = {**last, "text": last["text"] + part["text"]}
         else:
             self._parts.append(part)
@@ -271,7 +271,7 @@ def join_texts(texts: StreamedTexts) -> dict[str, str]:
     return {name: text.getvalue() for name, text in texts.items()}
 
 
-def plain_part(part: Json) -> bool:
+def is_plain_text(part: Json) -> bool:
     return "text" in part and part.keys() <= {"text", "thought"}
 
 

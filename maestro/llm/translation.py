@@ -15,7 +15,7 @@ import structlog
 from maestro.llm.protocols import Account
 
 NO_KEY = "no-key"
-"""The key of accounts without one: otherwise litellm could send a key from the environment to a wrong address."""
+"""The key sent for accounts without a key: otherwise litellm could send a key from the environment."""
 
 Json = dict[str, Any]
 
@@ -92,12 +92,12 @@ def choose_key_to_send(account: Account) -> str:
 
 
 class UnsuccessfulStatus(Exception):
-    """The provider answered with an error status; the observed exchange has its headers and body."""
+    """The error for an answer with an error status; the observed exchange has the answer's headers and body."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request in OpenAI's format; the model has litellm's name, ``provider/model``.
+    """A request in OpenAI's format; ``model`` is litellm's name of the model, ``provider/model``.
 
     ``options`` are parameters of the provider; ``timeout`` is in seconds, for each read.
     """
@@ -219,8 +219,8 @@ class Translator:
 class TranslatedRequest:
     """A request in its provider's format.
 
-    ``parameters`` are the provider's parameters and ``scratch`` is litellm's notes on the request; both are needed to
-    parse the answer.
+    ``parameters`` are the provider's parameters, ``scratch`` are litellm's notes on the request; parsing the answer
+    needs both.
     """
 
     headers: Json

@@ -34,9 +34,9 @@ STREAM_FACTOR = 4
 
 @dataclass(slots=True)
 class HttpExchange:
-    """The HTTP exchange of one model call; ``status`` is None when no answer came, ``body`` is that of an error.
+    """The HTTP exchange of one model call; ``status`` is None without an answer, ``body`` is an error answer's body.
 
-    ``limit`` is the largest answer that is read, in bytes.
+    ``limit`` is the size in bytes of the largest answer that is read.
     """
 
     limit: int = ANSWER_LIMIT

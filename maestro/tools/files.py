@@ -97,7 +97,7 @@ class ListFiles:
     async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return one line for each file, with the path and size."""
         return await asyncio.to_thread(
-            list_lines, caller.folder, safe_path(caller.folder, arguments.get("path") or ".")
+            list_file_lines, caller.folder, safe_path(caller.folder, arguments.get("path") or ".")
         )
 
 
@@ -125,7 +125,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _read_text(path: Path) -> str:
-    with os_errors_explained("The file cannot be read"), _open_file(path) as file:
+    with explain_os_errors("The file cannot be read"), _open_file(path) as file:
         data = file.read(READ_BYTES + 1)
     if len(data) > READ_BYTES:
         raise ToolFailure(f"The file is larger than {READ_BYTES:,} bytes, which is more than can be read.")
@@ -138,7 +138,7 @@ def _replace_file(folder: Path, path: str, content: str) -> None:
     """Replace the file atomically: a reader, or a crash, finds the old text or the new one."""
     target = safe_path(folder, path)
     arriving = target.with_name(f".{ULID()}.arriving")
-    with os_errors_explained("The file cannot be written"):
+    with explain_os_errors("The file cannot be written"):
         if target == folder.resolve() or target.is_dir():
             raise ToolFailure("This is a folder. Name a file in it.")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -149,10 +149,10 @@ def _replace_file(folder: Path, path: str, content: str) -> None:
             arriving.unlink(missing_ok=True)
 
 
-def list_lines(folder: Path, start: Path) -> str:
+def list_file_lines(folder: Path, start: Path) -> str:
     root = folder.resolve()
     lines: list[str] = []
-    with os_errors_explained("The files cannot be listed"):
+    with explain_os_errors("The files cannot be listed"):
         if not start.is_dir() and start != root:
             raise ToolFailure("This folder does not exist. Leave the path out to see all files.")
         for file in _walk_files(start):
@@ -164,7 +164,7 @@ def list_lines(folder: Path, start: Path) -> str:
 
 
 @contextmanager
-def os_errors_explained(problem: str) -> Iterator[None]:
+def explain_os_errors(problem: str) -> Iterator[None]:
     """Turn an ``OSError`` in the block into a ``ToolFailure`` for the model."""
     try:
         yield
@@ -207,7 +207,7 @@ class SendFile:
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
         """Store the file's bytes, which may take a while, and return the file's data; equal bytes are stored once."""
         path = safe_path(caller.folder, arguments["path"])
-        with self._files.create_temporary_folder() as folder, os_errors_explained("The file cannot be sent"):
+        with self._files.create_temporary_folder() as folder, explain_os_errors("The file cannot be sent"):
             copy = folder / "file"
             size = _copy_file(path, copy)
             content_type = _sent_content_type(copy, path.name)

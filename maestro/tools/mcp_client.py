@@ -41,7 +41,7 @@ from maestro.tools.registry import check_parameters, local_name
 
 CONNECT_SECONDS = 30.0
 """Seconds from a server's start to its list of tools, at most; some servers are downloaded first."""
-AGAIN_SECONDS = (1.0, 60.0)
+RECONNECT_SECONDS = (1.0, 60.0)
 """The first and the longest wait before a session is opened again."""
 READ_SECONDS = 300.0
 
@@ -116,7 +116,7 @@ class _McpSession:
         self._closed = False
 
     def end_session(self) -> None:
-        """End ``keep_open``, or keep it from starting."""
+        """End ``keep_open``, or prevent its start."""
         self._closed = True
         if self._open is not None:
             self._open.cancel()
@@ -124,11 +124,11 @@ class _McpSession:
     async def keep_open(self) -> None:
         """Keep the session open; reopen it after a failure, with growing pauses while it cannot be opened."""
         with anyio.CancelScope() as self._open:
-            wait = AGAIN_SECONDS[0]
+            wait = RECONNECT_SECONDS[0]
             while not self._closed:
                 worked = await self._run_session()
                 self.tried.set()
-                wait = AGAIN_SECONDS[0] if worked else min(wait * 2, AGAIN_SECONDS[1])
+                wait = RECONNECT_SECONDS[0] if worked else min(wait * 2, RECONNECT_SECONDS[1])
                 await asyncio.sleep(wait)
 
     async def call_tool(self, name: str, arguments: Arguments) -> str | ToolOutput:
@@ -216,7 +216,7 @@ class _McpSession:
             self._news.set()
 
     def _convert_tools(self, listed: Sequence[types.Tool]) -> Sequence[Tool]:
-        """Return the server's tools under local names; those without a valid schema or name are left out."""
+        """Return the server's tools under local names; tools without a valid schema or name are left out."""
         tools: dict[str, Tool] = {}
         for tool in sorted(listed, key=lambda tool: tool.name):
             try:
@@ -313,7 +313,7 @@ def _block_picture(block: types.ImageContent) -> ToolImage | None:
 
 
 def _first_error(error: BaseException) -> str:
-    """Return the first real error inside the exception groups of task groups."""
+    """Return the text of the first error inside the exception groups of task groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"[:300]

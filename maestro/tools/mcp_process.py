@@ -84,7 +84,7 @@ async def _read_messages(process: asyncio.subprocess.Process, incoming: _Incomin
                         await incoming.send(message)
                         continue
                     odd += 1
-                    if odd > 100:  # A program that prints more lines that are no messages does not speak MCP.
+                    if odd > 100:  # A program that prints more such lines does not speak MCP.
                         _log.warning("an MCP server writes no messages to its output", server=program.name)
                         return
     except _GONE:
@@ -140,7 +140,7 @@ async def _end_program(process: asyncio.subprocess.Process) -> None:
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
-    """Return when the program has exited, or after its grace time; its child processes may hold its pipes open."""
+    """Return when the program has exited, or after the grace time; child processes may hold the pipes open."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             while process.returncode is None:  # noqa: ASYNC110 - Process.wait would wait for the pipes too

@@ -124,7 +124,7 @@ class _PageText:
         self._preformatted -= tag == "pre" and self._preformatted > 0
 
     def _link_target(self, href: str) -> str:
-        """Return the absolute address of a link in brackets; empty for a link without a usable target."""
+        """Return the absolute address of a link in brackets; empty for a link without a web address."""
         try:
             target = urljoin(self._url, href)
         except ValueError:
@@ -268,7 +268,7 @@ def _result_lines(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _flat_topics(value: object) -> Iterator[Mapping[str, Any]]:
-    """Yield the topics of an answer, including those inside groups."""
+    """Yield the topics of a search answer, including topics inside groups."""
     for entry in _only_dicts(value):
         yield from _only_dicts(entry["Topics"]) if "Topics" in entry else (entry,)
 

@@ -58,10 +58,9 @@ def bucket_capacity(per_minute: int) -> float:
 
 @dataclass(slots=True, eq=False)
 class LimiterSlot:
-    """A request that was admitted to an account, or waits in its fair queue.
+    """A request that was admitted to an account, or waits in the account's fair queue.
 
-    ``waited`` is false where the request was admitted at once; ``admitted`` is the future of a request that had to
-    queue.
+    ``waited`` is false if the request was admitted at once; ``admitted`` is the future of a request that had to queue.
     """
 
     tokens: int
@@ -114,7 +113,7 @@ class AccountLimiter:
                 await admitted
         except (TimeoutError, asyncio.CancelledError) as error:
             if slot.is_cancelled:
-                self._admit_waiting()  # Requests behind the cancelled one may fit now.
+                self._admit_waiting()  # Requests behind the cancelled request may fit now.
             else:
                 self.free_slot(slot)  # The request was admitted just before its cancellation.
             if isinstance(error, TimeoutError):
@@ -143,7 +142,7 @@ class AccountLimiter:
             self._occupy_slot(slot)
 
     def _find_first_queue(self) -> FairQueue[LimiterSlot] | None:
-        """Return the queue with the highest priority that has a waiting request."""
+        """Return the queue of the highest priority among the queues with a waiting request."""
         for _, queue in sorted(self._queues.items()):
             while (slot := queue.peek_item()) is not None and slot.is_cancelled:
                 queue.take_uncharged()

@@ -184,7 +184,7 @@ class Budget:
 
     def _release_cost(self, key: CallKey) -> None:
         with self.store.begin() as tx:
-            if not tx.jobs.steps.is_overtaken:  # A newer attempt would own the reservation.
+            if not tx.jobs.steps.is_overtaken:  # If a newer attempt runs, the reservation belongs to it.
                 tx.llm.budgets.release_reservation(key)
 
 
@@ -294,7 +294,7 @@ class Recorder:
 
 
 def restore_request(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
-    """Return the request stored under the digest, with the account and model of the new request."""
+    """Return the stored request with this digest, but with the account and model of the new ``request``."""
     stored = StoredRequest.model_validate_json(tx.llm.prompts.read_text(digest))
     fields: dict[str, object] = {name: getattr(stored, name) for name in _RESTORED}
     fields["messages"] = tx.llm.prompts.restore_messages(stored.turns)

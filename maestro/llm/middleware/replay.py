@@ -51,7 +51,7 @@ class SpooledAnswer(Value):
 
 
 class _OnAnswerFailed(Exception):
-    """The caller's ``on_answer`` function raised an error, which is the ``__cause__``."""
+    """The error that wraps an error of the caller's ``on_answer`` function, which is its ``__cause__``."""
 
 
 class AnswerSpool:

@@ -20,7 +20,7 @@ from maestro.store.transaction import Transaction
 ANTHROPIC = "anthropic"
 
 CallTarget = tuple[str, str]
-"""The name of an account, and one of its models."""
+"""The name of an account, and the name of one of the account's models."""
 
 GUIDANCE = "Your last reply was empty. Please reply now with a text."
 GUIDANCE_WITH_TOOLS = "Your last reply was empty. Please reply now with a text, or call one of your tools."
@@ -37,7 +37,7 @@ RequestChange = Callable[[LLMRequest], LLMRequest]
 
 
 class RequestChanges:
-    """Middleware that applies changes to a request, in this order, just before the recorder commits it."""
+    """Middleware that applies changes to a request, in the given order, just before the recorder commits it."""
 
     def __init__(self, inner: LLMClient, *changes: Change) -> None:
         self._inner = inner
@@ -179,7 +179,7 @@ _CHANGES: Mapping[type[LLMFailure], RequestChange] = {
 
 
 def require_content(request: LLMRequest, response: LLMResponse) -> LLMResponse:
-    """Return the answer as it is stored; raises ``EmptyResponse`` for one with neither text nor tool calls.
+    """Return the answer as it is stored; raises ``EmptyResponse`` for an answer without text and tool calls.
 
     Tool calls in the answer to a final call are removed. With ``never_empty``, a fixed sentence replaces an empty
     answer.
