@@ -1,4 +1,4 @@
-"""``python -m maestro.cli`` runs the command ``maestro`` if its script is not on the path."""
+"""``python -m maestro.cli`` runs the command ``maestro``, also where its script is not on the PATH."""
 
 from maestro.cli.main import main
 

@@ -1,8 +1,8 @@
-"""List, show, add, enable, disable and remove accounts at providers of models.
+"""List, show, add, enable, disable and remove accounts at model providers.
 
-Accounts stand in llm.accounts of the configuration, are found by their keys in the environment, or are added here. All
-of this works beside a running Maestro, from the next call on. A key is asked for without being shown, or read from a
-variable; it is stored encrypted, and only its last four characters are ever seen again.
+Accounts come from llm.accounts of the configuration, from provider keys in the environment, or from `add`. A running
+Maestro applies a change from its next model call on. You enter a key at a hidden prompt, or name its environment
+variable. The key is stored encrypted, and only its last four characters are shown later.
 """
 
 import sys
@@ -56,7 +56,7 @@ PORTRAIT = Portrait(
 )
 
 AccountName = Annotated[str, "NAME: The name of the account, as `maestro accounts list` shows it."]
-KeyEnv = Annotated[str | None, "--key-env NAME: Take the key from this environment variable, now."]
+KeyEnv = Annotated[str | None, "--key-env NAME: Read the key from this environment variable once, and store it."]
 
 app = OperationCommands(
     __doc__,
@@ -76,7 +76,7 @@ def add(
     key_env: KeyEnv = None,
     key_ref: SecretRef = None,
 ) -> Result:
-    """Add an account; its key is asked for, or read from --key-env."""
+    """Add an account; without --key-env or --key-ref the command asks for the key."""
     new = build_input(NewAccount, name=name, **options)
     key = read_given_secret("key", key_env, key_ref)
     if key is None:
@@ -89,10 +89,10 @@ def add(
 def enable(
     accounts: AccountOperations,
     name: AccountName,
-    new_key: Annotated[bool, "--new-key: Ask for another key first."] = False,
+    new_key: Annotated[bool, "--new-key: Ask for a new key before enabling."] = False,
     key_env: KeyEnv = None,
 ) -> Result:
-    """Use an account again, if need be with another key; its limits end."""
+    """Enable an account again, optionally with a new key; its cool-downs end."""
     key = read_secret(key_env) if key_env is not None else _ask_key() if new_key else None
     change = AccountChange(status=AccountStatus.ACTIVE, api_key=None if key is None else SecretStr(key))
     account = accounts.change(name, change, ACTOR)
@@ -109,7 +109,7 @@ app.remove("Remove an account that was added here or on the API, with its key.")
 
 
 def _ask_key() -> str:
-    """Return a key from a hidden prompt, or from the first line of a pipe."""
+    """Return the key typed at a hidden prompt, or the first line of standard input if that is a pipe."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
     return str(typer.prompt("Key (empty for none)", hide_input=True, default="", show_default=False, err=True))

@@ -1,8 +1,8 @@
 """List, show, make, change and archive agents, and bind channels to them.
 
-An agent answers in the channels that are bound to it, and wherever a user mentions it as @slug. Agents are defined in
-agents of the configuration or are made here; either can be changed here, and each edit is a version to which you can go
-back. All of this works whether Maestro runs or not, from the next message on.
+An agent answers in the channels that are bound to it, and where a user mentions it as @slug. Agents come from the
+configuration (agents) or from `create`. Both kinds can be edited here, and each edit is a version to which you can go
+back. Changes count from the next message on, whether Maestro runs or not.
 """
 
 import difflib
@@ -26,8 +26,8 @@ from maestro.operations.inputs import LIMIT
 
 TOKENS_HELP = """Make, list and revoke the tokens of an agent.
 
-A program outside Maestro takes part as an agent when it sends a token of that agent to the MCP server, /mcp
-at the address of the dashboard. docs/howto/connect-an-agent-over-mcp.md shows how.
+Another program acts as an agent when it sends a token of that agent to Maestro's MCP server, at /mcp under the
+address of the dashboard. docs/howto/connect-an-agent-over-mcp.md shows how to connect the program.
 """
 
 
@@ -70,11 +70,11 @@ NewSlug = Annotated[str, "SLUG: The short name of the agent; users mention it as
 Reset = Annotated[
     list[str] | None, "FIELD: Reset a field to the default of all agents, such as tools or allowUsers; may be repeated."
 ]
-Reason = Annotated[str, "Why, for the history."]
-Force = Annotated[bool, "--force: Even if no agent then answers direct messages."]
+Reason = Annotated[str, "The reason for the change, for the agent's history."]
+Force = Annotated[bool, "--force: Do it even if no agent then answers direct messages."]
 PlatformName = Annotated[str, "PLATFORM: The platform, such as web or discord."]
 Channel = Annotated[str, "CHANNEL: The platform's id of the channel."]
-AccountOption = Annotated[str, "The account of Maestro on that platform."]
+AccountOption = Annotated[str, "The account (bot) of Maestro on that platform."]
 
 app = OperationCommands(__doc__, lambda at: AgentOperations(at.store), Slug, "slug")
 app.list("List the agents by slug.", COLUMNS, "There are no agents.", PAGES)
@@ -148,7 +148,7 @@ def show_diff(
     version: Annotated[int | None, "The version to show; by default the newest."] = None,
     against: Annotated[int | None, "The version to compare with; by default the one before."] = None,
 ) -> Result:
-    """Show the differences of a version from the one before, or from another version."""
+    """Show the differences between a version and the version before, or the one of --against."""
     detail = agents.version(slug, agents.show(slug).version if version is None else version, against)
     return detail, _difference_lines(detail)
 
@@ -209,14 +209,14 @@ def make_token(
     slug: Slug,
     name: Annotated[str, "Where the token will be used, so that you recognize it."] = "",
 ) -> Result:
-    """Create a token; it is shown only now."""
+    """Create a token with which a program acts as the agent; the token is shown only once."""
     token = operations.add(slug, build_input(NewToken, name=name), ACTOR)
     return token, [token.token, "Keep the token secret: it is not shown again."]
 
 
 @tokens.operation("list")
 def list_tokens(operations: TokenOperations, slug: Slug, limit: Limit = LIMIT, cursor: RowCursor = None) -> Result:
-    """List the tokens of an agent, newest first, revoked tokens too."""
+    """List the tokens of an agent, including revoked tokens, newest first."""
     page = operations.list(slug, limit, cursor)
     return page, list_lines(page, TOKEN_COLUMNS, f"{slug} has no tokens.")
 
@@ -229,7 +229,7 @@ def revoke_token(
         int, "NUMBER: The number of the token, as `maestro agents token list` shows it.", row_number("token", "NUMBER")
     ],
 ) -> Result:
-    """Revoke a token; from its next request on it is refused."""
+    """Revoke a token; Maestro refuses every later request with it."""
     revoked = operations.revoke(slug, number, ACTOR)
     return revoked, f"token {revoked.id} of {slug} is revoked"
 
@@ -247,7 +247,7 @@ def _change_text(agent: AgentDetail, before: int) -> str:
 
 
 def _default_fields(names: list[str]) -> Fields:
-    """Return these fields with their defaults; raises ``BadParameter`` for an unknown field."""
+    """Return the default values of these fields of an agent; raises ``BadParameter`` for an unknown field."""
     known = {
         spelling: (name, field.get_default())
         for name, field in AgentFields.model_fields.items()
@@ -261,7 +261,7 @@ def _default_fields(names: list[str]) -> Fields:
 
 
 def _difference_lines(version: VersionDetail) -> Iterator[str]:
-    """Yield the differences of a version, longer texts line by line."""
+    """Yield the lines that show each changed field; texts of several lines are compared line by line."""
     compared = f"against version {version.against}" if version.against is not None else "the first"
     yield f"version {version.version} of {local_time_text(version.at)} by {plain_line(version.actor)}, {compared}"
     if not version.changes:

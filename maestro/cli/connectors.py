@@ -1,8 +1,8 @@
 """List, show, add, change, enable, disable and remove connectors of platforms.
 
-Connectors are set in connectors of the configuration, or are added here. All of this works beside a running Maestro,
-which connects, disconnects and reconnects them at once. A secret is asked for without being shown, or read from a
-variable; it is stored encrypted, and only its last four characters are ever seen again.
+Connectors come from the configuration (connectors) or from `add`. A running Maestro connects, disconnects and
+reconnects them at once. You enter a secret at a hidden prompt, or name its environment variable. The secret is stored
+encrypted, and only its last four characters are shown later.
 """
 
 import contextlib
@@ -63,14 +63,14 @@ def _split_name(name: str) -> tuple[str, str]:
 ConnectorName = Annotated[
     tuple[str, str], "PLATFORM[/ACCOUNT]: A connector, as `maestro connectors list` shows it.", _split_name
 ]
-AgentOption = Annotated[str | None, "The slug of the agent that answers all messages there; '' for the routing rules."]
+AgentOption = Annotated[str | None, "The slug of the agent that answers all its messages; '': routing rules choose."]
 PlatformOptions = Annotated[
     list[str] | None, "--set NAME=VALUE: An option of the platform, such as baseUrl=...; repeatable."
 ]
 SecretRefs = Annotated[
-    list[str] | None, "--secret NAME=REF: A secret as env:NAME or file:PATH, which Maestro reads; repeatable."
+    list[str] | None, "--secret NAME=REF: Store a reference, env:NAME or file:PATH, as a secret; repeatable."
 ]
-SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Take a secret from a variable, now; repeatable."]
+SecretVars = Annotated[list[str] | None, "--secret-env NAME=VARIABLE: Store a variable's value as secret; repeatable."]
 
 app = OperationCommands(
     __doc__, lambda at: ConnectorOperations(at.store, encryption(at.loaded.settings)), ConnectorName, "name"
@@ -90,7 +90,7 @@ def add(
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
 ) -> Result:
-    """Add a connector; its secrets are asked for one after another, unless some are given."""
+    """Add a connector; the command asks for each secret, unless an option gives secrets."""
     platform, account = name
     new = NewConnector(
         platform=platform,
@@ -112,7 +112,7 @@ def change_connector(
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
 ) -> Result:
-    """Change a connector: its agent, options or secrets; NAME= takes an option away."""
+    """Change a connector's agent, options or secrets; `--set NAME=` removes an option."""
     secrets, chosen = _given_secrets(secret_refs, secret_vars), _platform_options(options, name[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
     connector = connectors.change(*name, change, ACTOR)
@@ -143,7 +143,7 @@ def open_channel(
 
 
 def _platform_options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
-    """Return options by name: null for an empty value, else the value as JSON, unless the option is a text."""
+    """Return the options by name: None for an empty value, else the parsed JSON, except for options that are texts."""
     pairs = list(_read_pairs("--set", given))
     fields = described(platform).options.model_fields.items() if pairs else ()
     texts = {field.alias or name for name, field in fields if field.annotation is str}

@@ -1,6 +1,6 @@
 """List, show, search, end and delete conversations.
 
-Messages that a compaction archived are still shown here. All of this works beside a running Maestro.
+Messages that a compaction replaced by a summary are still shown. The commands work beside a running Maestro.
 """
 
 from datetime import UTC
@@ -98,7 +98,7 @@ def search(
 
 @app.operation()
 def close(conversations: ConversationOperations, number: Number) -> Result:
-    """End a conversation, as /new does: the next message begins another, and nothing of this one is lost."""
+    """End a conversation, as /new does: the next message begins a new one, and the ended one stays stored."""
     closed = conversations.close(number, ACTOR)
     return {"id": closed.id}, f"Conversation {closed.id} has ended."
 
@@ -107,10 +107,10 @@ def close(conversations: ConversationOperations, number: Number) -> Result:
 def delete(
     conversations: ConversationOperations,
     number: Number,
-    facts: Annotated[bool, "--facts: Forget what was learned in it, too."] = False,
+    facts: Annotated[bool, "--facts: Delete the facts learned in it as well."] = False,
     yes: Yes = False,
 ) -> Result:
-    """Delete a conversation with everything that was said in it; what it cost stays in the books."""
+    """Delete a conversation with all its messages; its cost stays in `maestro usage`."""
     conversation = conversations.show(number)
     if not yes:
         count = conversation.message_count + conversation.archived_count
@@ -122,10 +122,10 @@ def delete(
 
 NO_SESSION = "No session is open; the next post opens one."
 
-SESSION_HELP = """Show, begin and end the session of #maestro.
+SESSION_HELP = """Show, begin and end the session of #maestro, the chat of the agents.
 
-Agents see what was posted in the open session and nothing older. `maestro up` opens one at its start and ends it when
-it is stopped; with `session.id` in the configuration, one session stays open.
+Agents see only the posts of the open session. `maestro up` opens a session at its start, and ends the session when it
+stops. With `session.id` in the configuration, one session stays open.
 """
 
 session_app = OperationCommands(
@@ -138,21 +138,21 @@ session_app = OperationCommands(
 
 @session_app.operation("show")
 def show_session(sessions: SessionOperations) -> Result:
-    """Show the session that is open."""
+    """Show the open session."""
     session = sessions.show()
     return session, _session_text(session)
 
 
 @session_app.operation("new")
 def new_session(sessions: SessionOperations) -> Result:
-    """End the session that is open and begin another: agents see only what is posted from now on."""
+    """End the open session and begin a new one: agents see only posts from now on."""
     session = sessions.begin(ACTOR)
     return session, _session_text(session)
 
 
 @session_app.operation("end")
 def end_session(sessions: SessionOperations) -> Result:
-    """End the session that is open; the next post opens another."""
+    """End the open session; the next post opens a new one."""
     ended = sessions.end(ACTOR)
     return sessions.show(), f"the session {ended} is ended; the next post opens another" if ended else NO_SESSION
 

@@ -31,20 +31,21 @@ initial, examination, migration = Commands(), Commands(), Commands()
 def init(
     given: Given,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
-    force: Annotated[bool, "--force: Replace an existing file; the old file is kept."] = False,
+    force: Annotated[bool, "--force: Replace an existing file; a copy of the old file stays."] = False,
     temporal_address: Annotated[
-        str | None, "HOST:PORT: A Temporal server of your own, to be prepared and used."
+        str | None, "HOST:PORT: The Temporal server to prepare and use, if not embedded."
     ] = None,
-    namespace: Annotated[str | None, "NAME: The namespace on that server."] = None,
+    namespace: Annotated[str | None, "NAME: The namespace on your Temporal server."] = None,
     retention_days: Annotated[
         int,
         typer.Option(metavar="N", min=1, max=3650, help="Days a new namespace keeps the history of ended workflows."),
     ] = 3,
 ) -> None:
-    """Write maestro.json from what is found here: keys in the environment (by name), a local Ollama, `claude`.
+    """Write maestro.json with the model accounts found here: keys in the environment, a local Ollama, `claude`.
 
-    With the address of a Temporal server, as an option, in MAESTRO_TEMPORAL_ADDRESS or in the file, its namespace and
-    search attributes are made ready as well. Running it again changes nothing.
+    The file names the variables of keys and contains no key. If an option, MAESTRO_TEMPORAL_ADDRESS or the file names a
+    Temporal server, missing search attributes and a missing namespace are created there. Running it again changes
+    nothing.
     """
     overrides = {"dataDir": given.data_dir, "temporal.address": temporal_address, "temporal.namespace": namespace}
     request = InitRequest(given.config, overrides, force, timedelta(days=retention_days))
@@ -68,7 +69,7 @@ def init(
 
 
 def _confirm_plan(plan: InitPlan) -> None:
-    """Show what was found, and ask for confirmation at a terminal; a script is not asked."""
+    """Show the accounts found, and ask the user to confirm the plan at a terminal; a script is not asked."""
     _echo_plain(f"Found: {sentence}." for sentence in plan.discovery.sentences)
     if not sys.stdin.isatty():
         return
@@ -103,8 +104,8 @@ def _echo_plain(lines: Iterable[str]) -> None:
 def doctor(given: Given) -> None:
     """Check configuration, data folder, store, Temporal, accounts, connectors and ports; exit with 1 if one is broken.
 
-    It changes nothing and pays for nothing, and may be run beside a running Maestro. Give it the options with which
-    Maestro is started.
+    The command changes nothing, costs nothing, and may run beside a running Maestro. Give it the options with which you
+    start Maestro.
     """
     environment = read_environment()
     checks = tuple(diagnose_installation(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
@@ -115,7 +116,7 @@ def doctor(given: Given) -> None:
 
 
 def _check_lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
-    """Yield each check with its fix below; ``typer.echo`` removes the colours if the output is no terminal."""
+    """Yield a line for each check and a line for its fix; ``typer.echo`` removes colours outside of a terminal."""
     column = max(len(check.check) for check in checks)
     for check in checks:
         word, colour = MARKS[check.verdict]
@@ -130,17 +131,17 @@ def _check_lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str
 
 @migration.command("migrate")
 def migrate_store(given: Given) -> None:
-    """Create the database or bring it up to this release, and enter the configured agents.
+    """Create the database or migrate it to this release, and write the configured agents into it.
 
-    `maestro up` does this by itself. Where worker, API and connectors are separate processes, run it before them, as
-    docker-compose.yml does. End the processes of an older release first; running it again does no harm.
+    `maestro up` does this by itself. Run this command before separate worker, API and connector processes, as
+    docker-compose.yml does. First end all processes of an older release. A repeated run does no harm.
     """
     done = migrate(load_settings(given, accounts=False).settings)
     write_output(done, outcome_sentence(done), given.as_json)
 
 
 def outcome_sentence(done: Migration) -> str:
-    """Return the sentence about what a migration did."""
+    """Return a sentence that describes the outcome of a migration."""
     match done.outcome:
         case MigrationOutcome.CREATED:
             return f"Created the database {done.database} (schema {done.after})."

@@ -1,7 +1,7 @@
-"""List, show, count, replay and cancel jobs, one or many, and see what the models saw.
+"""List, show, count, replay and cancel jobs, one or many, and see the prompts that models received.
 
-A job is one piece of work, such as answering one message. Listing and showing work whether Maestro runs or not; what
-you replay or cancel is done by the running Maestro, or by the next one that starts.
+A job is one unit of work, such as answering one message. You can list and show jobs while Maestro is stopped. Maestro
+carries out a replay or a cancellation as soon as it runs.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ JOB_COLUMNS = Columns(
 BATCH_COLUMNS = Columns(
     "id does=action age=created_at:age jobs=total waiting begun refused skipped completed failed open"
 )
-ITEM_COLUMNS = Columns("place job=job_id state began status why_not=problem")
+ITEM_COLUMNS = Columns("number=place job=job_id state began status problem")
 ERROR_COLUMNS = Columns("jobs=count error step newest:age agents example reason")
 
 JOB_PORTRAIT = Portrait(
@@ -104,8 +104,8 @@ JOB_PORTRAIT = Portrait(
             "id round=number asked=text:excerpt state=status answer:excerpt by=answered_by",
             {"id": lambda question: f"#{question.id}"},
         ),
-        "acted on": Columns("place=seq tag:lower about=subject state outcome=detail"),
-        "would have acted on": Columns("place=seq tag:lower about=subject text:excerpt"),
+        "acted on": Columns("number=seq tag:lower subject state result=detail"),
+        "would have acted on": Columns("number=seq tag:lower subject text:excerpt"),
         "sent": Columns("chunk=seq purpose state attempts platform_id=platform_message_id error"),
     },
 )
@@ -137,14 +137,14 @@ def replay_all(
     given: Given,
     chosen: ChosenJobs,
     confirmation: Confirmation,
-    with_agent: Annotated[str | None, "SLUG: Restart them with this agent instead of their own."] = None,
-    with_model: Annotated[str | None, "NAME: Restart them with this model instead of their agent's."] = None,
-    with_prompt: Annotated[str | None, "TEXT: Restart them with this text instead of their message."] = None,
+    with_agent: Annotated[str | None, "SLUG: Restart the jobs with this agent instead of their own."] = None,
+    with_model: Annotated[str | None, "NAME: Restart the jobs with this model instead of their agent's."] = None,
+    with_prompt: Annotated[str | None, "TEXT: Restart the jobs with this text instead of their message."] = None,
     mode: Annotated[
         Literal["resume", "restart"], "resume: go on at the failed step and keep every result; restart: from the start."
     ] = "resume",
 ) -> None:
-    """Replay every matching job, after showing what the replays do and cost."""
+    """Replay every matching job, after showing the effects and the cost of the replays."""
     edits = build_input(JobEdits, agent=with_agent, model=with_model, prompt=with_prompt)
     changes = {"edits": edits} if edits.any else {}
     _run_batch(given, chosen, confirmation, action=BatchAction(mode), **changes)
@@ -241,7 +241,7 @@ def prompt(
     call: Annotated[
         int | None,
         typer.Option(
-            metavar="ID", min=1, max=LARGEST, help="The call, as `maestro jobs show` lists it; else the last."
+            metavar="ID", min=1, max=LARGEST, help="The id of the call in `maestro jobs show`; by default the last."
         ),
     ] = None,
 ) -> Result:
@@ -259,16 +259,16 @@ def replay(
         "resume: go on at the failed step and keep every result; restart: from the start, as a new "
         "job; what-if: only show what would be answered now.",
     ] = ReplayMode.RESUME,
-    agent: Annotated[str | None, "SLUG: The agent that answers instead."] = None,
-    model: Annotated[str | None, "NAME: The model that is asked first instead."] = None,
-    prompt: Annotated[str | None, "TEXT: What the model reads instead of the message or the task."] = None,
+    agent: Annotated[str | None, "SLUG: The agent that answers instead of the job's agent."] = None,
+    model: Annotated[str | None, "NAME: The model that is called first instead of the agent's."] = None,
+    prompt: Annotated[str | None, "TEXT: The text that the model reads instead of the message or the task."] = None,
     drop_edits: Annotated[bool, "--no-edits: Replay the original input, without the edits of earlier replays."] = False,
     preview: Annotated[bool, "--preview: Only show what the replay would do, cost and repeat."] = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the job ends; exit with 1 unless it completed.")
     ] = False,
 ) -> None:
-    """Replay an ended job, and print the id of the job that runs now."""
+    """Replay an ended job, and print the id of the job that the replay runs."""
     changes = build_input(JobEdits, agent=agent, model=model, prompt=prompt)
     edits = changes if changes.any or drop_edits else None  # None keeps the edits of earlier replays.
     with open_context(given) as at:
@@ -312,7 +312,7 @@ def _wait_for_end(jobs: JobOperations, job_id: str) -> JobDetail:
 
 
 def preview_lines(preview: ReplayPreview) -> Iterator[str]:
-    """Yield the lines about what a replay would do, cost and repeat."""
+    """Yield the lines that describe a replay: its first step, its cost, and the effects that it repeats."""
     if not preview.possible:
         yield plain_line(f"{preview.mode} is not possible: {preview.problem}")
         return
@@ -334,7 +334,7 @@ def preview_lines(preview: ReplayPreview) -> Iterator[str]:
 
 
 def forecast_lines(forecast: BatchPreview) -> Iterator[str]:
-    """Yield the lines about what a batch would do."""
+    """Yield the lines that describe a batch before it begins: its jobs, their first steps, and the cost."""
     yield f"{forecast.matching:,} jobs match; {forecast.possible:,} of them would be {BATCH_RESULTS[forecast.action]}."
     if forecast.action is not BatchAction.CANCEL:
         amount = f"about {price_text(forecast.cost_usd)}"
@@ -349,7 +349,7 @@ def forecast_lines(forecast: BatchPreview) -> Iterator[str]:
 
 
 def progress_lines(batch: BatchView) -> Iterator[str]:
-    """Yield the lines about the progress of a batch."""
+    """Yield the lines that count the waiting, begun and ended jobs of a batch."""
     yield f"{batch.id}  {batch.action}{', stopped' if batch.stopped else ''}"
     yield (
         f"  {batch.total:,} jobs: {batch.waiting:,} waiting, {batch.begun:,} begun, {batch.refused:,} refused, "
@@ -364,7 +364,7 @@ def progress_lines(batch: BatchView) -> Iterator[str]:
 
 
 def prompt_lines(call: RecordedCallView) -> Iterator[str]:
-    """Yield one attempt at one model call: the request by layers, the whole messages, and the answer."""
+    """Yield the lines of one attempt at a model call: the layers (sections) of the prompt, its messages, the answer."""
     answer = call.answer
     counted = f", {answer.input_tokens} as counted ({answer.cached_tokens} cached)" if answer is not None else ""
     yield f"{call.job_id}  call {call.id}  {call.purpose} {call.number}.{call.attempt}  {call.state}"

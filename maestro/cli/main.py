@@ -1,4 +1,4 @@
-"""The command ``maestro``: its help, its commands, imported when they are chosen, and its exit codes."""
+"""The command ``maestro``: its help, its exit codes, and its subcommands, each imported only to run it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from maestro.importing import collector_off
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("installation:initial", "Write a first configuration, and prepare a Temporal cluster."),
-    "doctor": ("installation:examination", "Check everything, and say how to fix what is broken."),
+    "doctor": ("installation:examination", "Check the installation, and say how to fix each fault."),
     "up": ("processes:up", "Run everything: Temporal, worker, connectors, API and dashboard."),
     "worker": ("processes:worker", "Run workflows and model calls, beside a Temporal server of your own."),
     "api": ("processes:api", "Run the dashboard and the API, beside a Temporal server of your own."),
@@ -32,12 +32,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "connectors": ("connectors", "List, show, add, change, enable, disable and remove connectors of platforms."),
     "conversations": ("conversations", "List, show, search and delete conversations."),
     "memory": ("memory", "Show, search and correct what agents remember."),
-    "accounts": ("accounts", "List, add, enable, disable and remove accounts at providers of models."),
+    "accounts": ("accounts", "List, add, enable, disable and remove accounts at model providers."),
     "schedules": ("schedules", "List, show, add, change, run and remove heartbeats and crons of agents."),
     "webhooks": ("webhooks", "List, show, add, change, try and remove webhooks, at which other programs start jobs."),
     "skills": ("skills", "List, show, test, add, enable, disable and remove skills."),
     "audit": ("reports:audit_app", "Show the changes by operators: action, author, time and origin."),
-    "usage": ("reports", "Show what model calls took and cost."),
+    "usage": ("reports", "Show the usage and the cost of model calls."),
     "settings": ("settings", "List settings, and change some of them while Maestro runs."),
     "session": ("conversations:session_app", "Show, begin and end the session of #maestro, the chat of the agents."),
     "owner": ("people:owners", "Add, list and remove owners."),
@@ -46,14 +46,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "migrate": ("installation:migration", "Create the database, or bring it up to this release."),
     "version": ("main:version_app", "Show the version."),
 }
-"""Each command with its module and its line in the help; the module calls the command ``app``, or as after ``:``."""
+"""Each command's module and help line; the name after ``:`` is the command's variable in the module, else ``app``."""
 
 
 class LazyGroup(TyperGroup):
     """A group of commands that imports a command only to run it, or to complete its arguments.
 
-    ``maestro up`` imports Temporal's SDK, an HTTP server and the database, which takes more than a second; help and a
-    mistyped command need no import. Imports inside each command would spread the same measure over many places.
+    ``maestro up`` imports Temporal's SDK, an HTTP server and the database, which takes more than a second. The help,
+    and the error for a mistyped command, need none of these imports.
     """
 
     def __init__(self, **attributes: Any) -> None:
@@ -62,7 +62,7 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name=name, callback=None, help=help_line))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replace the placeholder of a command by the imported command."""
+        """Import the chosen command, and return it in place of its placeholder."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name else command, rest
 
@@ -105,7 +105,7 @@ def version(as_json: Json = False) -> None:
 
 
 def show_version(is_given: bool) -> None:
-    """Print the version and end, if the option is given."""
+    """Print the version and exit if ``--version`` is given."""
     if is_given:
         version()
         raise typer.Exit
@@ -121,7 +121,7 @@ def read_common_options(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Read the options that stand before the command."""
+    """Read the options before the name of the command, such as ``--config``."""
     ctx.ensure_object(Given).update(config, data_dir, debug)
 
 
@@ -142,7 +142,7 @@ def run(arguments: list[str]) -> int:
         get_command(app).main(arguments, prog_name="maestro", obj=given)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
-    # The CLI prints every error as one line on stderr; this is the outermost frame.
+    # Every error becomes one line on stderr, so this outermost handler catches all of them.
     except Exception as error:  # noqa: BLE001 - every error has to become one line
         if given.debug:
             traceback.print_exc()
@@ -160,8 +160,8 @@ def run(arguments: list[str]) -> int:
 def exit_process(code: int) -> NoReturn:
     """End the process with this exit code.
 
-    After a use of Temporal's SDK the interpreter's clean-up is skipped: native threads may still run and abort the
-    process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources before.
+    If Temporal's SDK was used, the interpreter's clean-up is skipped, because native threads of the SDK could abort the
+    process (measured: a finished command ended with SIGABRT). Maestro has closed its own resources by then.
     """
     skips_cleanup = "temporalio.bridge" in sys.modules
     for stream in (sys.stdout, sys.stderr):

@@ -1,7 +1,7 @@
 """Show and correct what an agent remembers.
 
-An agent learns facts from conversations and keeps state under keys. Each change here counts from
-the next message on; all of this works whether Maestro runs or not.
+An agent learns facts from conversations, and stores state (values under keys). Each change here counts from the next
+message on, whether Maestro runs or not.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ FACT_CHANGE = InputOptions(FactChange, spelling={"content": "--text"})
 Slug = Annotated[str, "SLUG: The slug of the agent, as `maestro agents list` shows it."]
 Number = Annotated[int, "FACT: The number of the fact, as `maestro memory list` shows it.", row_number("fact", "FACT")]
 Key = Annotated[str, "KEY: The key, such as last-topic."]
-Place = Annotated[str, "PLACE: Only the state of the conversation with this key."]
+Place = Annotated[str, "PLACE: The key of the conversation to which the value belongs."]
 
 
 def _operations(at: CommandContext) -> MemoryOperations:
@@ -58,7 +58,7 @@ def search(
     query: Annotated[MemoryQuery, SEARCH],
     limit: Limit = 20,
 ) -> Result:
-    """Find facts as the agent itself does, best match first."""
+    """Search the facts as the agent itself does, best match first."""
     page = memory.show(slug, query.model_copy(update={"q": " ".join(text), "limit": limit}))
     return page, list_lines(page, FACT_COLUMNS, NO_FACTS)
 
@@ -70,7 +70,7 @@ def add(
     text: Annotated[str, "TEXT: The fact, in a sentence."],
     options: Annotated[Fields, InputOptions(NewFact, leave_out=["content"])],
 ) -> Result:
-    """Add a fact; a fact with the content of another is refused."""
+    """Add a fact; a second fact with the same content is refused."""
     fact = memory.add_fact(slug, build_input(NewFact, content=text, **options), ACTOR)
     return fact, f"{slug} remembers it as fact {fact.id}"
 

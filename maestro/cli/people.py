@@ -1,4 +1,4 @@
-"""``maestro people``, ``pairings``, ``owner`` and ``clients``: users with access, codes for access, and payers."""
+"""``maestro people``, ``pairings``, ``owner`` and ``clients``: users with access, pairing codes, owners, customers."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -16,20 +16,20 @@ from maestro.settings.keys import KEYS
 
 PEOPLE_HELP = """List and remove users with access by a pairing.
 
-Their direct messages are answered. Owners are listed by `maestro owner list`.
+Agents answer direct messages of these users. `maestro owner list` lists the owners.
 """
 
 PAIRINGS_HELP = """List, approve and refuse users that ask for access, and invite others.
 
-Where direct messages of unknown users are not answered (dmPolicy pairing), Maestro tells an unknown user a code. If a
-user tells you that code, `approve` gives access. Conversely `invite` prints a code for a user, to send `/pair CODE`.
+With dmPolicy pairing, Maestro answers a direct message of an unknown user only with a code. If the user tells you that
+code, `approve` gives access. `invite` prints a code; the user that sends `/pair CODE` gets access.
 """
 PAIRING_COLUMNS = Columns("id code person name=user_name status until=expires_at by=settled_by")
 
 OWNERS_HELP = """Add, list and remove owners.
 
-An owner may talk to every agent, comes before others, and may ask conductors for actions. Owners stand in owner.ids of
-the configuration, or are added here; this works beside a running Maestro, from the next message on.
+An owner may talk to every agent, is answered before other users, and may ask conductors for actions. Owners come from
+owner.ids of the configuration or from `add`. A running Maestro applies changes from the next message on.
 """
 NO_OWNERS = "There are no owners. Without web.apiKey and webui.password, the user of this machine is an owner anyway."
 
@@ -41,7 +41,7 @@ Person = Annotated[
         help="The platform and its id of the user.",
     ),
 ]
-PairingRef = Annotated[str, "CODE: The code that Maestro told the user, or the id in the list."]
+PairingRef = Annotated[str, "CODE: The code that Maestro told the user, or the pairing's id."]
 AsOwner = Annotated[bool, "--owner: Make the user an owner too."]
 
 
@@ -98,7 +98,7 @@ def invite(people: PeopleOperations, owner: AsOwner = False) -> Result:
 
 
 def _owner_operations(at: CommandContext) -> OwnerOperations:
-    """Return the operations on owners, with the key or the variable by which the configuration names owners."""
+    """Return the operations on owners, with the key or the environment variable that names configured owners."""
     origin = f"owner.ids in {at.loaded.file}" if at.loaded.file else "owner.ids"
     if at.loaded.origins["owner.ids"] == "environment":
         origin = KEYS["owner.ids"].variables[0]
@@ -135,8 +135,8 @@ def remove_owner(operations: OwnerOperations, owner: Person) -> Result:
 
 CLIENTS_HELP = """List, add, change and remove clients.
 
-Agents and channels may name a client, which then pays for the answers there. Clients are defined in clients of the
-configuration, or are made here; this works whether Maestro runs or not.
+A client is a customer: if an agent or a channel names a client, the client pays for the answers there. Clients come
+from the configuration (clients) or from `add`. The commands work whether Maestro runs or not.
 """
 CLIENT_COLUMNS = Columns(
     "name slug plan weight a_day=daily_budget_usd:.2f spent_today=spent_usd:.2f from",

@@ -1,4 +1,4 @@
-"""``maestro up``, ``worker``, ``api`` and ``connect``: the processes of Maestro, together or apart."""
+"""``maestro up``, ``worker``, ``api`` and ``connect``: run all of Maestro in one process, or a part of it."""
 
 from typing import Annotated
 
@@ -27,35 +27,33 @@ up, worker, api, connect = Commands(), Commands(), Commands(), Commands()
 def run_everything(given: Given) -> None:
     """Run everything: an embedded Temporal server, the worker, the connectors, the API and the dashboard.
 
-    It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; unfinished work goes on
-    with the next `maestro up`.
+    The command prints its addresses when Maestro is ready. Ctrl-C lets running steps finish and then ends the process;
+    the next `maestro up` continues unfinished jobs.
     """
     raise typer.Exit(run_process(Up(load_settings(given), typer.echo)))
 
 
 @worker.command(json=False, ports=[WORKER_HEALTH_PORT])
 def run_worker(given: Given) -> None:
-    """Run the workflows, their local steps and the model calls against the Temporal server at temporal.address.
+    """Run workflows, their steps and model calls against the Temporal server at temporal.address.
 
-    Several workers may run side by side. Ctrl-C lets running work finish and then ends; unfinished work goes on in
-    another worker, or with the next start.
+    Several workers may run side by side. Ctrl-C lets running steps finish and then ends the process; another worker, or
+    the next start, continues unfinished jobs.
     """
     raise typer.Exit(run_process(Worker(load_settings(given), typer.echo)))
 
 
 @api.command(json=False, ports=[WEBUI_PORT])
 def run_api(given: Given) -> None:
-    """Run the dashboard and the REST API beside the Temporal server at temporal.address, workers and connectors."""
+    """Run the dashboard and the REST API, beside workers, connectors and the Temporal server at temporal.address."""
     raise typer.Exit(run_process(Api(load_settings(given), typer.echo)))
 
 
 @connect.command(json=False, ports=[WEB_PORT, CONNECT_HEALTH_PORT])
-def run_connectors(
-    given: Given, platforms: Annotated[list[str], "PLATFORM...: Which connectors, such as web."]
-) -> None:
-    """Run the connectors of these platforms beside the Temporal server at temporal.address and workers.
+def run_connectors(given: Given, platforms: Annotated[list[str], "PLATFORM...: The platforms, such as web."]) -> None:
+    """Run the connectors of these platforms, beside workers and the Temporal server at temporal.address.
 
-    Only one process at a time works for an account of a platform; a second one stands by and takes over when the first
-    ends.
+    Only one process at a time runs the connector of an account (bot). A second process waits, and takes over when the
+    first ends.
     """
     raise typer.Exit(run_process(Connect(load_settings(given, accounts=False), typer.echo, platforms)))

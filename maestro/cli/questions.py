@@ -1,7 +1,7 @@
 """List, show and answer the questions of agents.
 
-A job that asks waits for the answer, days if need be; no other job waits for it. Listing and answering work whether
-Maestro runs or not; the running Maestro, or the next one that starts, goes on with the job.
+A job with an open question waits for the answer, for days if need be, and delays no other job. You can list and answer
+questions while Maestro is stopped; the job goes on as soon as Maestro runs.
 """
 
 from typing import Annotated
@@ -41,7 +41,7 @@ app.show("Show a question: its text, its user and its answer.", PORTRAIT)
 def answer(
     questions: QuestionOperations,
     number: Number,
-    text: Annotated[str, "TEXT: What the agent reads as the answer; the number of a choice stands for the choice."],
+    text: Annotated[str, "TEXT: The answer for the agent; the number of a choice stands for that choice."],
 ) -> Result:
     """Answer a question with a text."""
     question = questions.settle(number, text, None, ACTOR)
@@ -56,7 +56,7 @@ app.item_command(
 )
 app.item_command(
     "deny",
-    "Deny a tool call, or an action of a conductor; the agent learns of it.",
+    "Deny a tool call, or an action of a conductor; the agent is told so.",
     lambda questions, number: questions.settle(number, None, False, ACTOR),
     _result_text,
 )

@@ -46,18 +46,18 @@ app = Commands()
 def show_usage(
     given: Given,
     filters: Annotated[Fields, FILTERS],
-    by: Annotated[UsageBy, "The field to add up by."] = UsageBy.DAY,
+    by: Annotated[UsageBy, "The field by which usage is summed."] = UsageBy.DAY,
     latency: Annotated[bool, "Show instead how long each step took."] = False,
     budgets: Annotated[bool, "Show instead how much of each budget is used today."] = False,
-    as_csv: Annotated[bool, "--csv: Write a table for a spreadsheet, with every line."] = False,
+    as_csv: Annotated[bool, "--csv: Write every line as CSV, for a spreadsheet."] = False,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
     cursor: TextCursor = None,
 ) -> None:
-    """Show the usage and cost of model calls: by day, newest first, or by anything else, highest cost first.
+    """Show the usage and cost of model calls: by day, newest first, or by another field, highest cost first.
 
-    A cost in US dollars omits calls of unknown price, which are counted beside it, and calls that were cut off, whose
-    cost is estimated in a column of its own. The last lines are the total, and the total of as many days before. It
-    works whether Maestro runs or not.
+    Costs are in US dollars. Calls of unknown price are counted in a column beside the cost. Calls that were cut off
+    have their own column with an estimated cost. The last lines are the total, and the total of as many days before.
+    The command works whether Maestro runs or not.
     """
     _check_usage(filters, latency, budgets, as_csv, given.as_json)
     query = build_input(UsageQuery, by=by, limit=limit, cursor=cursor, **filters)
@@ -125,9 +125,9 @@ audit_app = OperationCommands(None, lambda at: AuditOperations(at.store))
 
 @audit_app.operation("audit")
 def show_audit(audit: AuditOperations, query: Annotated[AuditQuery, AUDIT_QUERY]) -> Result:
-    """Show the audit log, the newest entry first; a time is written as 2026-11-20 or 2026-11-20T08:30.
+    """Show the audit log: the changes by operators, newest first.
 
-    It works whether Maestro runs or not.
+    Write a time in UTC, as 2026-11-20 or 2026-11-20T08:30. The command works whether Maestro runs or not.
     """
     page = audit.list(query)
     return page, list_lines(page, AUDIT_COLUMNS, "No entry matches.")

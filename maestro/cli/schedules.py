@@ -1,8 +1,8 @@
 """List, show, add, edit, pause, run and remove heartbeats and crons.
 
-With a heartbeat an agent checks something at intervals, and may stay silent; with a cron it does something
-at set times, or once. All of this works whether Maestro runs or not; a running one follows within a second.
-docs/howto/schedule-work.md shows how.
+With a heartbeat, an agent checks something at intervals and may stay silent. With a cron, an agent works at set times,
+or once. The commands work whether Maestro runs or not; a running Maestro applies changes within a second.
+docs/howto/schedule-work.md shows how to write a schedule.
 """
 
 import json
@@ -55,7 +55,7 @@ def distance_text(time: datetime | None) -> str:
 
 
 def _clock_text(time: datetime) -> str:
-    """Return a time in its own zone."""
+    """Return a time as text, in the time zone that the time carries."""
     return f"{time:%a %Y-%m-%d %H:%M:%S %Z}"
 
 
@@ -96,7 +96,7 @@ OPTIONS = InputOptions(
 )
 
 Ref = Annotated[str, "REF: The short name of the schedule, such as cron-3, as the list shows it."]
-ScriptFile = Annotated[Path | None, "FILE: The file with a heartbeat's script, as JSON, which calls no model."]
+ScriptFile = Annotated[Path | None, "FILE: The JSON file with a heartbeat's script, which replaces the model call."]
 
 app = OperationCommands(__doc__, lambda at: build_schedule_operations(at.store, at.live), Ref, "ref")
 app.list("List heartbeats and crons, with their next and last runs.", COLUMNS, NOTHING, QueryOptions(ScheduleQuery))
@@ -122,7 +122,7 @@ def edit(
     schedules: ScheduleOperations,
     ref: Ref,
     options: Annotated[
-        Fields, replace(OPTIONS, resets={"script": ("--no-script", "Ask the model, with the prompt, again.")})
+        Fields, replace(OPTIONS, resets={"script": ("--no-script", "Remove the script; the model gets the prompt.")})
     ],
     script_file: ScriptFile = None,
 ) -> Result:
@@ -145,7 +145,7 @@ app.switch(
 )
 app.item_command(
     "run",
-    "Start a run now, beside the schedule and even while it is paused, and print the job's id.",
+    "Start a run now, even while the schedule is paused, and print the id of the run's job.",
     lambda schedules, ref: schedules.run_now(ref, ACTOR),
     lambda begun: begun.job_id,
 )
@@ -206,7 +206,7 @@ def parse_time(text: str, option: str) -> datetime:
 
 
 def _script_field(file: Path | None) -> Fields:
-    """Return the field of the script in a file; the operation checks the script."""
+    """Return the field ``script`` with the JSON of a file, or no field without a file."""
     if file is None:
         return {}
     try:

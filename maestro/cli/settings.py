@@ -1,8 +1,8 @@
 """List settings, and change some of them while Maestro runs.
 
-Keys that change live, such as limits, timeouts, budgets and the scanner, count in every process within a second, and
-stay until they are unset: they beat the command line, the environment and the file. The others need a restart.
-`maestro accounts list` shows the accounts at providers of models.
+A live key, such as a limit, a timeout or a budget, takes effect in every process within a second. Until it is unset,
+its value overrides the command line, the environment and the file. All other keys need a restart.
+`maestro accounts list` shows the accounts at model providers.
 
 \b
 Examples:
@@ -28,7 +28,7 @@ from maestro.settings.sources import parse_value
 
 
 def _value_text(setting: SettingView) -> str:
-    """Return a value, cut after 60 characters; ``--json`` has the whole value."""
+    """Return the value of a setting as JSON, cut after 60 characters; ``--json`` shows all of it."""
     text = json.dumps(setting.value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}..."
 
@@ -42,7 +42,7 @@ app = OperationCommands(__doc__, lambda at: SettingsOperations(at.store, Effecti
 
 @app.operation("list")
 def list_settings(
-    settings: SettingsOperations, runtime: Annotated[bool, "--runtime: Only what was set while Maestro ran."] = False
+    settings: SettingsOperations, runtime: Annotated[bool, "--runtime: Only keys set while Maestro ran."] = False
 ) -> Result:
     """List every key with its value and the value's origin."""
     page = _without_accounts(settings.page(), runtime=runtime)
@@ -55,7 +55,7 @@ def set_key(
     settings: SettingsOperations, key: KeyName, value: Annotated[str, "VALUE: The value; lists with commas or as JSON."]
 ) -> Result:
     """Set a key while Maestro runs; the value takes effect within a second."""
-    known = KEYS.get(key)  # the operation refuses an unknown key by its name
+    known = KEYS.get(key)  # for an unknown key, `change` raises the error
     try:
         parsed = json.loads(json.dumps(parse_value(value, known.kind, known.entry is not None))) if known else value
     except ValueError as error:
@@ -65,7 +65,7 @@ def set_key(
 
 @app.operation()
 def unset(settings: SettingsOperations, key: KeyName) -> Result:
-    """Remove the value set while Maestro ran; the value from the start holds again."""
+    """Remove the value set while Maestro ran; the value with which Maestro started holds again."""
     return _change_key(settings, key, None)
 
 
@@ -77,6 +77,6 @@ def _change_key(settings: SettingsOperations, key: str, value: JsonValue) -> Res
 
 
 def _without_accounts(page: SettingsPage, *, runtime: bool = False) -> SettingsPage:
-    """Leave out the accounts, which commands do not read; with ``runtime`` keep only keys set while Maestro ran."""
+    """Return the page without ``llm.accounts``, which commands do not load; ``runtime``: only keys set at run time."""
     items = (view for view in page.items if view.key != "llm.accounts" and (not runtime or view.origin == RUNTIME))
     return page.model_copy(update={"items": tuple(items)})

@@ -1,8 +1,8 @@
 """List, show, test, add, enable, disable and remove skills.
 
-A skill is a Markdown file with instructions that a model is given when a message needs them. Some come with Maestro;
-your own are in the folder skills where Maestro is started (skills.folder); one with the slug of a shipped skill
-replaces that. Maestro notices by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
+A skill is a Markdown file with instructions, which a prompt includes when a message needs them. Some skills come with
+Maestro. Your own are in skills.folder, by default the folder skills where Maestro is started. Your skill replaces a
+shipped one with the same slug. Maestro notices changed files. docs/howto/write-a-skill.md shows how to write a skill.
 """
 
 from pathlib import Path
@@ -63,7 +63,7 @@ app.show("Show a skill: what selects it, and its instructions for the model.", P
 def try_message(
     skills: SkillOperations,
     message: Annotated[list[str], "MESSAGE: What a user might write."],
-    agent: Annotated[str, "--agent SLUG: With the tools and the skills of this agent."] = "",
+    agent: Annotated[str, "--agent SLUG: Test with this agent's tools and skills."] = "",
 ) -> Result:
     """Show which skills a message would add, and why; no message is sent, and no model is called."""
     trial = skills.trial(build_input(SkillTrialRequest, message=" ".join(message), agent=agent))
@@ -87,7 +87,7 @@ app.switch("disable", "Let no message add a skill, until it is enabled.", " is d
 
 @app.operation()
 def remove(skills: SkillOperations, slug: Slug) -> Result:
-    """Delete the file of one of your own skills; one that comes with Maestro can be disabled."""
+    """Delete the file of one of your own skills; a skill that comes with Maestro can only be disabled."""
     skills.remove(slug, ACTOR)
     again = slug in {skill.slug for skill in skills.list(MOST).items}
     return {"slug": slug, "shipped": again}, f"{slug} is {'the shipped skill again' if again else 'gone'}"

@@ -1,8 +1,8 @@
 """List, show, add, edit, enable, disable, try and remove webhooks.
 
-A program outside posts signed deliveries to /hooks/PATH at the address of the dashboard; an agent reads each delivery
-and answers in a channel. All of this works beside a running Maestro, from the next delivery on.
-docs/howto/receive-webhooks.md shows how.
+Another program posts signed requests (deliveries) to /hooks/PATH at the address of the dashboard. An agent reads each
+delivery and answers in a channel. A running Maestro applies changes from the next delivery on.
+docs/howto/receive-webhooks.md shows how to set up a webhook.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ OPTIONS = InputOptions(
 )
 
 HookPath = Annotated[str, "PATH: The part of the webhook's address after /hooks/."]
-SecretEnv = Annotated[str | None, "--secret-env NAME: Take the sender's secret from this environment variable, now."]
+SecretEnv = Annotated[str | None, "--secret-env NAME: Read the sender's secret from this variable once, and store it."]
 
 
 def _operations(at: CommandContext) -> WebhookOperations:
@@ -79,12 +79,12 @@ def add(
     path: HookPath,
     options: Annotated[Fields, OPTIONS],
     scheme: Annotated[
-        SignatureScheme, "standard: as standardwebhooks.com says; github: as GitHub signs."
+        SignatureScheme, "The signature: standard as on standardwebhooks.com, or github."
     ] = SignatureScheme.STANDARD,
     secret_env: SecretEnv = None,
     secret_ref: SecretRef = None,
 ) -> None:
-    """Add a webhook; its secret is generated, and shown only now, unless the sender has one already."""
+    """Add a webhook; unless an option gives the sender's secret, a secret is generated and shown only once."""
     with open_context(given) as at:
         own = {"path": path, "scheme": scheme, "secret": read_given_secret("secret", secret_env, secret_ref) or ""}
         webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options, **own}), ACTOR)
@@ -127,7 +127,7 @@ def send_delivery(
     delivery_id: Annotated[str, "--id: The sender's id of the delivery; a repeated id creates no second job."] = "",
     url: Annotated[str, "The address of Maestro; by default from the configuration."] = "",
 ) -> None:
-    """Sign and post a delivery to a webhook, as its sender would, to try it."""
+    """Try a webhook: sign and post a delivery as its sender would."""
     with open_context(given) as at:
         with at.store.view() as tx:
             webhook = tx.background.webhooks.get(path)
@@ -165,6 +165,6 @@ def _post_delivery(address: str, webhook: Webhook, secret: str, delivery_id: str
 
 
 def _secret_lines(webhook: WebhookWithSecret) -> list[str]:
-    """Return the lines that show a secret that was made here."""
+    """Return the lines that show a generated secret; none if the sender's own secret is used."""
     warning = "Give the secret to the sender only: it is not shown again."
     return [f"secret: {webhook.secret}", warning] if webhook.secret else []

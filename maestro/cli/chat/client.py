@@ -47,10 +47,10 @@ class ForeignChannel(ChatFailed):
 
 
 class ChatVisit(Value):
-    """The state that lets the next connection resume as the same user in the same channel.
+    """The stored state with which the next connection resumes as the same user in the same channel.
 
-    ``last_id`` None means that this terminal has not been in the channel before. ``instance`` is the id of the Maestro
-    installation to which the other fields belong.
+    ``last_id`` is the id of the newest received message, None before the first visit. ``instance`` is the id of the
+    Maestro installation to which the other fields belong.
     """
 
     url: str
@@ -62,7 +62,7 @@ class ChatVisit(Value):
 
 @dataclass(frozen=True)
 class VisitFiles:
-    """The stored visits of one user; only the user can read the files, as a resume token is as good as a login."""
+    """The files with the visits of one user; only this user can read them, because a resume token works as a login."""
 
     folder: Path
 
@@ -72,7 +72,7 @@ class VisitFiles:
         return visit.model_copy(update={"resume_token": self.find_token(url)}) if visit and visit.url == url else None
 
     def start_visit(self, url: str, name: str, user: str) -> ChatVisit:
-        """Return a visit to the channel ``#CHANNEL``, or to a new channel of the user with ``@AGENT``."""
+        """Return a first visit: for a name ``#CHANNEL`` to that channel, for ``@AGENT`` to a new channel."""
         if name.startswith("#"):
             return ChatVisit(url=url, channel=name[1:], resume_token=self.find_token(url))
         visit = ChatVisit(url=url, channel=new_channel(user, name[1:]), resume_token=self.find_token(url), last_id=0)
@@ -80,7 +80,7 @@ class VisitFiles:
         return visit
 
     def find_token(self, url: str) -> str:
-        """Return the newest resume token of this address, if any, so that the user is the same in all channels."""
+        """Return the newest resume token for this address, or "", so that the user is the same in all channels."""
         dated = []
         for file in self.folder.glob("*.json"):
             with contextlib.suppress(OSError):  # Another process may delete the visit file at the same time.
@@ -89,7 +89,7 @@ class VisitFiles:
         return next((visit.resume_token for visit in visits if visit and visit.url == url and visit.resume_token), "")
 
     def save_visit(self, name: str, visit: ChatVisit) -> None:
-        """Store the visit under this name; if that fails, the next call starts a new channel."""
+        """Store the visit under this name; if writing fails, the next `maestro chat` starts a new channel."""
         file = self._visit_file(visit.url, name)
         fresh = file.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
@@ -117,15 +117,16 @@ def new_channel(user: str, agent: str) -> str:
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return the folder for the state of this user's programs."""
+    """Return the folder in which Maestro's commands store the state of this user."""
     return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "maestro"
 
 
 class ChatClient:
-    """A chat of one user in one channel, over any number of connections.
+    """A chat of one user in one channel, which reconnects after each lost connection.
 
     ``user`` has the ``apiKey`` and the ``userName`` of the login. ``visit`` is the state to resume from; ``remember``
-    is called whenever it changes. ``unacknowledged`` has the messages that Maestro has not acknowledged, by their ids.
+    is called with each change of the visit. ``unacknowledged`` has the messages that Maestro has not acknowledged, by
+    client id.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class ChatClient:
         self._replaying_history = False
 
     async def send_message(self, client_id: str, content: str) -> None:
-        """Send a message under an id of its own, now or with the next connection."""
+        """Send a message under ``client_id``, now or with the next connection."""
         self.unacknowledged[client_id] = content
         if self._socket is not None:
             # A message cut off by a closed connection is sent again on the next connection.
@@ -214,7 +215,7 @@ class ChatClient:
         """
         if frame["type"] == "auth_ok":
             another = self.visit.instance not in ("", frame["instance"])
-            # The stored id is dropped if it belongs to another installation.
+            # The stored message id is dropped if it belongs to another installation.
             last_id = None if another else self.visit.last_id
             self._update_visit(resume_token=frame["resumeToken"], instance=frame["instance"], last_id=last_id)
             return not another
@@ -239,11 +240,11 @@ class ChatClient:
                 self._update_visit(last_id=frame["id"])
                 return not self._replaying_history
             case "resumed":
-                # After an older store was restored, the id is lower than the stored id; later messages are new.
+                # After the restore of an older store, the server's id is below the stored id; later messages are new.
                 self._update_visit(last_id=frame["lastId"])
                 self._replaying_history = False
                 self._socket = socket
-                for unacknowledged_id in tuple(self.unacknowledged):  # The server drops a repeated clientId.
+                for unacknowledged_id in tuple(self.unacknowledged):  # The server drops repeated ones.
                     await self._send_message(socket, unacknowledged_id)
             case "error" if client_id in self.unacknowledged and frame.get("error") in TEMPORARY:
                 await asyncio.sleep(RECONNECT_SECONDS)
@@ -263,10 +264,10 @@ class ChatClient:
 
 
 class ChatAnswer:
-    """The matching of arriving messages with the message of a ``clientId``.
+    """The answer to one sent message; it recognizes the received messages that belong to the answer.
 
-    The first chunk of an answer names the message it replies to. The following chunks name none: they belong to the
-    answer as long as each chunk announces ``more``.
+    The first chunk (part) of an answer names the message that it answers. A further chunk names none; it belongs to the
+    answer if the chunk before it announced ``more``.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -308,7 +309,7 @@ def display_text(message: Frame, address: str = "") -> str:
 
 
 def resolve_choice(line: str, message: Frame) -> str:
-    """Return the text to send for a line: the number of a button of the newest message means its value."""
+    """Return the text to send for a typed line: the button's value for the number of a button, else the line."""
     values = {str(number): str(button["value"]) for number, button in enumerate(message.get("buttons", ()), 1)}
     return values.get(line.strip(), line)
 

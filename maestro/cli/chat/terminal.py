@@ -1,6 +1,6 @@
 """``maestro chat``: talk to an agent from a terminal or a script, over the web connector.
 
-At a terminal the user types while a second thread receives.
+At a terminal, a second thread receives messages while the user types.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class ChatScreen:
     """The output of a chat, also while the user types a line; safe to use from two threads.
 
     Messages go to standard output, everything else to standard error, so that a script reads answers only. ``address``
-    is the server from which files are downloaded.
+    is the HTTP address from which files are downloaded.
     """
 
     def __init__(self, as_json: bool, address: str = "") -> None:
@@ -63,7 +63,7 @@ class ChatScreen:
         self._shows_typing = False
 
     def show_message(self, frame: Frame, *, answers: bool = True, aside: bool = False) -> None:
-        """Show a message; ``aside`` writes it to standard error, because it does not answer the script's message."""
+        """Show a message; ``aside`` writes it to standard error, for messages that do not answer the script."""
         if self._as_json:
             self.write_message(frame, answers=answers)
         elif aside:
@@ -72,23 +72,23 @@ class ChatScreen:
             self._write(display_text(frame, self._address))
 
     def write_message(self, frame: Frame, *, answers: bool) -> None:
-        """Write a message for programs; a user at a terminal sees nothing."""
+        """Write a message as JSON if ``--json`` is given, else write nothing."""
         if self._as_json:
             self._write(json.dumps({**frame, "answers": answers}, ensure_ascii=False))
 
     def show_typing(self) -> None:
-        """Show that an agent is typing, unless the user is."""
+        """Show that an agent is typing, unless the user is typing."""
         with self._lock:
             if self._drawn and not self._asking and not self._shows_typing:
                 self._shows_typing = True
                 typer.echo("\x1b[2mAn agent is typing …\x1b[0m", nl=False)
 
     def show_notice(self, text: str) -> None:
-        """Show a notice that is not a message."""
+        """Show a notice about the chat, on standard error."""
         self._write(text, err=True)
 
     def read_line(self) -> str:
-        """Return the next line that the user types; raises ``EOFError`` at the end and ``KeyboardInterrupt``."""
+        """Return the next line that the user types; raises ``EOFError`` on Ctrl-D, ``KeyboardInterrupt`` on Ctrl-C."""
         with self._lock:
             self._erase_typing()
             self._asking = True
@@ -128,7 +128,7 @@ def run_conversation(client: ChatClient, agent: str, screen: ChatScreen, history
 
 
 def _read_lines(screen: ChatScreen) -> Iterator[str]:
-    """Yield the lines that the user types, until the end."""
+    """Yield the lines that the user types, until the end of the input."""
     while True:
         try:
             line = screen.read_line()
@@ -143,7 +143,7 @@ def _read_lines(screen: ChatScreen) -> Iterator[str]:
 
 
 class ChannelListener:
-    """A receiver of all messages of the channel, in its own event loop; it wakes the waiting thread."""
+    """A receiver of the channel's messages in a second thread; it wakes the thread that waits for an answer."""
 
     def __init__(self, client: ChatClient, screen: ChatScreen, loop: asyncio.AbstractEventLoop) -> None:
         self.connected = asyncio.Event()
@@ -155,7 +155,7 @@ class ChannelListener:
         self.listening = asyncio.run_coroutine_threadsafe(self._listen(), loop)
 
     def wait_for(self, work: Coroutine[None, None, Any]) -> None:
-        """Return when the work is done; raises ``KeyboardInterrupt``, and the error that ended the listener."""
+        """Wait until ``work`` is done; raises ``KeyboardInterrupt``, and the error that ended the listener."""
         waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             concurrent.futures.wait((waiting, self.listening), return_when=concurrent.futures.FIRST_COMPLETED)
@@ -167,7 +167,7 @@ class ChannelListener:
     async def await_answer(self, line: str, agent: str) -> None:
         """Send a message, and return when its answer begins or the message is refused.
 
-        The number of a button below the newest message stands for the value of that button.
+        For a line that is the number of a button below the newest message, the value of that button is sent.
         """
         chosen, self._newest = resolve_choice(line, self._newest), {}
         text = chosen if chosen != line else mention_agent(line, agent)
@@ -227,7 +227,7 @@ async def _finish_tasks() -> None:
 
 @contextlib.contextmanager
 def _saved_history(history: Path) -> Iterator[None]:
-    """Load the history of earlier conversations, and store it on exit, readable by its user only."""
+    """Load the history of typed lines, and store it on exit in a file that only this user can read."""
     readline.set_history_length(1000)
     with contextlib.suppress(OSError):
         readline.read_history_file(history)
@@ -258,32 +258,31 @@ AgentOption = Annotated[
     typer.Option(
         metavar="SLUG",
         callback=lambda slug: validate_input(Slug, slug) if slug else "",
-        help="The agent that answers, in a channel of its own.",
+        help="The agent that answers; each agent has its own channel.",
     ),
 ]
 UrlOption = Annotated[
-    str,
-    typer.Option(metavar="URL", callback=_check_url, help="The web connector; without it, that of the configuration."),
+    str, typer.Option(metavar="URL", callback=_check_url, help="The web connector's address, if not the configured.")
 ]
 
 
 @app.command(json=False)
 def chat(
     given: Given,
-    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; else see above.")] = None,
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The one message to send.")] = None,
     agent: AgentOption = "",
     channel: Annotated[str, "ID: Talk in this channel instead of your own."] = "",
     url: UrlOption = "",
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="How long to wait for an answer to TEXT.")
     ] = 300.0,
-    as_json: Annotated[bool, "--json: Write what arrives as JSON, a message per line, for programs."] = False,
+    as_json: Annotated[bool, "--json: Write each received message as a line of JSON, for programs."] = False,
 ) -> None:
     """Talk to an agent over the web connector.
 
-    With TEXT, or with text on standard input, it sends one message, prints the answer and ends. Without TEXT, on a
-    terminal, it starts a conversation: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and /new
-    do what they do everywhere. The conversation goes on with the next call, in a channel of your own.
+    With TEXT, or with text on standard input, the command sends one message, prints the answer and ends. Otherwise it
+    starts a conversation at the terminal: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and
+    /new work as on every platform. The next call continues the conversation, in a channel of your own.
     """
     settings = load_settings(given, accounts=False).settings
     content = " ".join(text) if text else _read_pipe()
@@ -333,9 +332,9 @@ def _read_pipe() -> str | None:
 
 
 async def ask_once(client: ChatClient, text: str, limit: float, screen: ChatScreen) -> None:
-    """Send a message and show its answer; raises ``ChatFailed`` after ``limit`` seconds and for an error as the answer.
+    """Send a message and show its answer; raises ``ChatFailed`` if no answer arrives within ``limit`` seconds.
 
-    Raises the errors of ``ChatClient.receive_frames``, and ``ChatFailed`` when the message is rejected.
+    Raises ``ChatFailed`` also for a refused message or an error as the answer, and the errors of ``receive_frames``.
     """
     answer = ChatAnswer(str(uuid.uuid4()))
     try:

@@ -1,4 +1,4 @@
-"""Commands whose options are annotated parameters, or are generated from the fields of an operation's input."""
+"""Commands with options from annotated parameters, or from the fields of an operation's input."""
 
 import re
 import sys
@@ -37,13 +37,13 @@ WORDS = {
 }
 """The placeholders in the help for the values of common fields."""
 
-Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
+Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many entries at most.")]
 TextCursor = Annotated[str | None, "Continue at the `next` of an earlier list."]
 RowCursor = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Continue at the `next` of an earlier list.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 Fields = dict[str, Any]
-"""The given fields of an input, by their names in code."""
+"""The fields of an input that the user gave as options, by field name."""
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -63,12 +63,12 @@ def _port_option(port: Port) -> Parameter:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The options for the fields of an input; a field without its option stays unchanged.
+    """An option for each field of an input; a field is left out of the input if its option is not given.
 
-    ``spelling`` overrides the name of an option and the placeholder of its value, such as ``--when SCHEDULE``; a field
-    with an empty spelling has no option. The placeholder LIST stands for texts separated by commas. ``prompt`` is the
-    field whose text ``--prompt-file`` reads. ``resets`` are flags that set a field to null, such as ``--no-script``,
-    with their help. ``read_time`` reads a time.
+    ``spelling`` replaces an option's name and the placeholder of its value, such as ``--when SCHEDULE``; an empty
+    spelling removes the option. The placeholder LIST stands for texts separated by commas. ``--prompt-file`` reads the
+    text of the field ``prompt``. ``resets`` has flags that set a field to null, such as ``--no-script``, and their
+    help. ``read_time`` parses a time.
     """
 
     model: type[BaseModel]
@@ -117,29 +117,29 @@ class InputOptions:
 
 
 class QueryOptions(InputOptions):
-    """The options for the fields of a query, which the command gets; its page may be longer than the API allows."""
+    """The options for the fields of a query; ``--limit`` allows longer pages than the API does."""
 
     def parameters(self) -> Iterator[Parameter]:
-        """Yield a parameter of the command for each option, with the limit of pages for commands."""
+        """Yield a parameter of the command for each option; ``--limit`` gets the maximum for commands."""
         for parameter in super().parameters():
             limit = self.model.model_fields["limit"].default if parameter.name == "limit" else None
             yield parameter.replace(annotation=Limit, default=limit) if limit else parameter
 
     def pop_from(self, options: dict[str, Any]) -> Any:
-        """Remove the options of this query, and return the query; raises ``typer.BadParameter`` for a wrong value."""
+        """Remove the query's options from ``options``, and return the query; raises ``typer.BadParameter``."""
         given = super().pop_from(options)
         page = {"limit": given.pop("limit")} if "limit" in given else {}
         return validate_input(self.model, given, names_option=True).model_copy(update=page)
 
 
 def build_input(kind: type[Model], /, **fields: object) -> Model:
-    """Return an input built from these fields; raises ``typer.BadParameter`` with the first rule that one breaks."""
+    """Return an input with these fields; raises ``typer.BadParameter`` with the first rule that a field breaks."""
     value: Model = validate_input(kind, fields)
     return value
 
 
 def validate_input(kind: Any, value: object, *, names_option: bool = False) -> Any:
-    """Return a value as this type; raises ``typer.BadParameter`` with the first rule that the value breaks.
+    """Return the value as type ``kind``; raises ``typer.BadParameter`` with the first rule that it breaks.
 
     With ``names_option`` the error names the option of the wrong field.
     """
@@ -152,7 +152,7 @@ def validate_input(kind: Any, value: object, *, names_option: bool = False) -> A
 
 
 def row_number(noun: str, argument_name: str) -> Callable[[str], int]:
-    """Return a reader of the number of a row, with or without a ``#``; raises ``typer.BadParameter``."""
+    """Return a function that reads a row's number, such as 7 or #7; it raises ``typer.BadParameter``."""
 
     def read_number(text: str) -> int:
         digits = text.removeprefix("#")
@@ -164,7 +164,7 @@ def row_number(noun: str, argument_name: str) -> Callable[[str], int]:
 
 
 def read_time(text: str) -> datetime:
-    """Read a time; without an offset it is in this machine's zone, and without a day it is the last such clock time."""
+    """Parse a time, in this machine's zone unless an offset is given; a clock time means its last occurrence."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
@@ -195,14 +195,14 @@ SecretRef = Annotated[
 
 
 def read_given_secret(option: str, variable: str | None, reference: str | None) -> str | None:
-    """Return the secret in an environment variable, or else the reference; None if neither is given."""
+    """Return the secret in the environment variable, or the reference to a secret; None if neither is given."""
     if variable is not None and reference is not None:
         raise typer.BadParameter(f"give --{option}-env or --{option}-ref, not both")
     return read_secret(variable) if variable is not None else reference
 
 
 def read_secret(variable: str) -> str:
-    """Return the secret in an environment variable; raises ``ConfigurationError`` where it is not set."""
+    """Return the secret in an environment variable; raises ``ConfigurationError`` if the variable is not set."""
     secret = read_environment().get(variable, "").strip()
     if not secret:
         raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
@@ -219,7 +219,7 @@ def read_text(file: Path) -> str:
 
 
 def read_bytes(file: Path, most: int = -1) -> bytes:
-    """Return up to ``most`` bytes of a file, or of standard input for ``-``; raises as ``read_text`` does."""
+    """Return up to ``most`` bytes of a file, or of standard input for ``-``; raises ``ConfigurationError``."""
     try:
         if file == STANDARD_INPUT:
             return sys.stdin.buffer.read(most)
@@ -230,7 +230,7 @@ def read_bytes(file: Path, most: int = -1) -> bytes:
 
 
 def _plain_type(annotation: Any) -> Any:
-    """Return the type of a field for Typer: without constraints and null, and a list instead of a tuple."""
+    """Return a field's type for Typer: without constraints and None, and with a list instead of a tuple."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType, Annotated):
         return _plain_type(inner[0])
@@ -256,10 +256,10 @@ class Commands(typer.Typer):
         @app.command()
         def show(given: Given, slug: Slug) -> None:
 
-    ``Slug`` is ``Annotated[str, "SLUG: The slug of the agent."]``: the placeholder of a value, and the help. An option
-    is written the same way, with its name if the parameter has another: ``"--key-env NAME: Take the key from it."``.
-    A function after the text reads the value, which is a text on the command line.
-    A parameter that is annotated with ``InputOptions`` stands for several options, which several commands may share.
+    ``Slug`` is ``Annotated[str, "SLUG: The slug of the agent."]``: the placeholder of the value, then the help. An
+    option's name comes first if it is not the parameter's name: ``"--key-env NAME: Read the key from it."``.
+    A function after the text converts the text on the command line to the value.
+    A parameter that is annotated with ``InputOptions`` adds several options, which other commands may reuse.
     """
 
     def __init__(self, about: str | None = None) -> None:
@@ -286,7 +286,7 @@ class Commands(typer.Typer):
     def register(
         self, name: str, function: Callable[..., Any], own: Sequence[Parameter], json: bool = True, ports: Ports = ()
     ) -> None:
-        """Register a function with its own options as a command; the help lists all options in their order."""
+        """Register a function as a command; the help lists the command's own options, then the common ones."""
         bundles = {
             each.name: bundle
             for each in own
@@ -340,13 +340,13 @@ def _typer_parameter(parameter: Parameter) -> Parameter:
 def load_settings(given: Given, *, accounts: bool = True) -> Loaded:
     """Load the settings, overridden by the options of the command line; raises ``ConfigurationError``.
 
-    Without ``accounts`` the keys of models may be missing, as in a second terminal.
+    Without ``accounts``, model accounts are not loaded, because their keys may be missing in a second terminal.
     """
     overrides = {"dataDir": given.data_dir, "logs.level": "debug" if given.debug else None, **given.ports}
     return load(given.config, read_environment(), overrides, accounts=accounts)
 
 
 def reachable_host(host: str) -> str:
-    """Return the host, as in a URL, by which this machine reaches a server that is bound to ``host``."""
+    """Return the host, in the form of a URL, at which this machine reaches a server bound to ``host``."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - the address is only compared, never bound
     return f"[{host}]" if ":" in host else host

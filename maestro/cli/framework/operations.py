@@ -27,17 +27,17 @@ from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 
 PAGES = object()
-"""The query of a list that has nothing but a limit and a cursor."""
+"""The query of a ``list`` command with only a limit and a cursor."""
 ACTOR = "operator"
-"""The author of every change by a command in the audit log."""
-Texts = Callable[[Any], Lines] | str
+"""The author that the audit log names for changes by commands."""
+OutcomeText = Callable[[Any], Lines] | str
 """A function that returns the lines for a view, or the text that follows the name of the view."""
 Operation = TypeVar("Operation", bound=Callable[Concatenate[Any, ...], Result])
 
 
 @dataclass(frozen=True)
 class CommandContext:
-    """The settings and the open store; ``live`` includes the changes made while Maestro runs."""
+    """The settings and the open store of a command; ``live`` includes settings changed while Maestro runs."""
 
     loaded: Loaded
     store: Store
@@ -46,7 +46,7 @@ class CommandContext:
 
 @contextlib.contextmanager
 def open_context(given: Given) -> Iterator[CommandContext]:
-    """Open the store of the data folder, beside a running Maestro; raises ``ConfigurationError`` if there is none."""
+    """Open the store of the data folder beside a running Maestro; raises ``ConfigurationError`` without a store."""
     loaded = load_settings(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         live = LiveSettings(loaded)
@@ -55,11 +55,11 @@ def open_context(given: Given) -> Iterator[CommandContext]:
 
 
 class OperationCommands(Commands):
-    """The commands for one kind of item; the help lists them in the order in which they are added.
+    """The commands for one kind of item, such as agents; the help lists them in the order of registration.
 
-    ``operations`` builds the operations, whose methods ``list``, ``show``, ``change`` and ``remove`` the generated
-    commands call. ``reference`` is the annotation of the argument that names an item, and ``key`` the item's name in
-    its view. A function in an annotation, such as that of a row's number, reads the argument once the store is open.
+    ``operations`` returns the object with the methods ``list``, ``show``, ``change`` and ``remove`` that generated
+    commands call. ``reference`` annotates the argument that names an item; ``key`` is the field of the item's name in
+    its view. A function in an annotation, such as ``row_number``, reads the argument after the store is opened.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class OperationCommands(Commands):
         self._reference = keyword_parameter("ref", reference)
 
     def operation(self, name: str | None = None) -> Callable[[Operation], Operation]:
-        """Register a command: a function that gets the operations and its options, and returns a view and its lines."""
+        """Register a function as a command; it takes the operations and options, and returns a view and its lines."""
 
         def add(function: Operation) -> Operation:
             own = list(signature(function).parameters.values())[1:]
@@ -80,7 +80,7 @@ class OperationCommands(Commands):
         return add
 
     def list(self, about: str, columns: Columns, empty: str, query: object = None) -> None:
-        """Add the command ``list`` for the result of ``query``, for ``PAGES`` with a limit and a cursor, or for all."""
+        """Add the command ``list`` with the options of ``query``: ``PAGES`` for limit and cursor, None to list all."""
 
         def run(operations: Any, **options: Any) -> Result:
             if not options and "limit" in signature(operations.list).parameters:
@@ -94,21 +94,21 @@ class OperationCommands(Commands):
         )
 
     def show(self, about: str, portrait: Portrait) -> None:
-        """Add the command ``show``."""
+        """Add the command ``show``, which prints one item in the format ``portrait``."""
         self.item_command("show", about, lambda operations, *names: operations.show(*names), portrait.lines)
 
-    def item_command(self, name: str, about: str, operation: Callable[..., Any], texts: Texts) -> None:
-        """Add a command that reads or changes one item."""
+    def item_command(self, name: str, about: str, operation: Callable[..., Any], outcome: OutcomeText) -> None:
+        """Add a command that calls ``operation`` with one item, and prints ``outcome`` for the view."""
 
         def run(operations: Any, ref: object) -> Result:
             view = operation(operations, *item_arguments(ref))
-            return view, texts(view) if callable(texts) else f"{getattr(view, self._key)}{texts}"
+            return view, outcome(view) if callable(outcome) else f"{getattr(view, self._key)}{outcome}"
 
         self._register(name, about, run, self._reference)
 
-    def switch(self, name: str, about: str, texts: Texts, change: BaseModel) -> None:
-        """Add a command that always makes the same change, such as ``enable``."""
-        self.item_command(name, about, lambda operations, *names: operations.change(*names, change, ACTOR), texts)
+    def switch(self, name: str, about: str, outcome: OutcomeText, change: BaseModel) -> None:
+        """Add a command that makes one fixed change to an item, such as ``enable``."""
+        self.item_command(name, about, lambda operations, *names: operations.change(*names, change, ACTOR), outcome)
 
     def edit(self, about: str, change: type[BaseModel], options: InputOptions) -> None:
         """Add the command ``edit``; its options are the fields to change."""
@@ -120,7 +120,7 @@ class OperationCommands(Commands):
         self._register("edit", about, run, self._reference, keyword_parameter("options", options))
 
     def remove(self, about: str, *, by_view: bool = False) -> None:
-        """Add the command ``remove``; with ``by_view`` it removes the item by the name in the item's view."""
+        """Add the command ``remove``; ``by_view`` first looks up the name of an item that was given by another id."""
 
         def run(operations: Any, ref: Any) -> Result:
             names = item_arguments(getattr(operations.show(ref), self._key) if by_view else ref)
@@ -145,5 +145,5 @@ class OperationCommands(Commands):
 
 
 def item_arguments(ref: object) -> tuple[Any, ...]:
-    """Return the arguments that name an item: one, or those of a name with several parts."""
+    """Return the arguments that name an item, such as platform and account; most names have one part."""
     return ref if isinstance(ref, tuple) else (ref,)

@@ -19,7 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 @dataclass(frozen=True)
 class Port:
-    """The key of a port's setting, and the option that overrides it."""
+    """A port of Maestro: the key of its setting, the option that overrides the setting, and the service."""
 
     key: str
     option: str
@@ -38,7 +38,7 @@ CONNECT_HEALTH_PORT = Port("health.connectPort", "--health-port", "/healthz and 
 class Given:
     """The common options of a command line; an option after the command's name overrides one before it.
 
-    ``ports`` has the value for the key of each port's setting, None without the option.
+    ``ports`` maps the key of a port's setting to the port given as an option, or to None.
     """
 
     config: Path | None = None
@@ -48,7 +48,7 @@ class Given:
     ports: dict[str, int | None] = field(default_factory=dict)
 
     def update(self, config: Path | None, data_dir: Path | None, debug: bool) -> None:
-        """Add the options of one part of the command line."""
+        """Take over the options that stand before the command's name, or after it."""
         self.config = config or self.config
         self.data_dir = data_dir or self.data_dir
         self.debug = debug or self.debug

@@ -30,7 +30,7 @@ def duration_text(ms: float | None) -> str:
 
 
 def age_text(time: datetime) -> str:
-    """Return the time since a moment, in its largest unit."""
+    """Return the age of a time in its largest unit, such as ``3h``."""
     ago = datetime.now(UTC) - time
     unit, length = next((unit for unit in UNITS if ago >= unit[1]), UNITS[-1])
     return f"{max(ago, timedelta()) // length}{unit}"
@@ -46,16 +46,16 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "lower": str.lower,
     "price": price_text,
 }
-"""The formats that ``Columns`` names; any other format is one of Python, such as ``.2f``."""
+"""The formats that ``Columns`` may name, besides Python's own formats such as ``.2f``."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table: ``titles`` as in ``path taken=trigger_count place? share:.0%``.
+    """The columns of a table; ``titles`` is written as in ``path taken=trigger_count place? share:.0%``.
 
-    A title may be followed by ``=`` and the field it shows, and by ``:`` and the format of the field. A ``_`` stands
-    for a blank, and a ``?`` marks a column that is omitted if no row has a value. ``values`` has functions for the
-    columns that show no field.
+    A column is its title, optionally followed by ``=`` and the field that it shows, and by ``:`` and the field's
+    format. A ``?`` at the end omits the column if no row has a value. A ``_`` in a title stands for a blank. ``values``
+    has functions for the columns that show no field.
     """
 
     titles: str
@@ -76,7 +76,7 @@ class Columns:
 
 
 def write_output(value: BaseModel | Mapping[str, object], lines: Lines, as_json: bool) -> None:
-    """Write the value as one line of JSON, or else the lines."""
+    """Write the value as one line of JSON if ``as_json`` is set, else the lines."""
     if as_json:
         lines = value.model_dump_json() if isinstance(value, BaseModel) else json.dumps(value, ensure_ascii=False)
     for line in [lines] if isinstance(lines, str) else lines:
@@ -84,7 +84,7 @@ def write_output(value: BaseModel | Mapping[str, object], lines: Lines, as_json:
 
 
 def plain_line(text: str) -> str:
-    """Return a text as one line without terminal control characters: names and reasons are untrusted."""
+    """Return a text as one line without terminal control characters, because users choose names and reasons."""
     return " ".join(without_control_characters(text).split())
 
 
@@ -109,7 +109,7 @@ def channel_text(view: Any) -> str:
 
 
 def enabled_text(view: Any) -> str:
-    """Return whether the item is enabled, as a word."""
+    """Return ``enabled`` or ``disabled`` for the view of an item."""
     return "enabled" if view.enabled else "disabled"
 
 
@@ -133,7 +133,7 @@ def list_lines(page: Any, columns: Columns, empty: str, note: str = "") -> Itera
 
 
 def page_hint(cursor: str | None) -> Iterator[str]:
-    """Yield the hint how to get the next page, if there is one."""
+    """Yield a line that tells how to get the next page, if there is a next page."""
     if cursor is not None:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
@@ -158,10 +158,10 @@ def text_lines(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Portrait:
-    """The format of one view: its title, a line for each field that is set, tables of nested views, and a longer text.
+    """The format in which one view is printed: a title, a line for each set field, tables, and a long text.
 
-    ``hide`` names fields without a line. ``lines_of`` has functions for added or replaced lines, by their names.
-    ``tables`` has the columns of tables that omit fields. ``text`` is the field with the longer text.
+    ``hide`` names fields without a line. ``lines_of`` has functions for added or replaced lines, by line name.
+    ``tables`` has the columns of nested views, by field name. ``text`` is the field with the long text.
     """
 
     title: Callable[[Any], str]
@@ -171,7 +171,7 @@ class Portrait:
     text: str = ""
 
     def lines(self, view: BaseModel) -> Iterator[str]:
-        """Yield the lines of a view."""
+        """Yield the lines that show a view."""
         yield without_control_characters(self.title(view))
         hidden = {*self.hide.split(), self.text}
         values = {name.replace("_", " "): getattr(view, name) for name in type(view).model_fields if name not in hidden}
@@ -190,7 +190,7 @@ class Portrait:
 
 
 def _format_cell(value: object, spec: str) -> str:
-    """Return a value in a format of ``FORMATS`` or of Python, if any."""
+    """Return a value as text, in the format ``spec`` of ``FORMATS`` or of Python, if given."""
     if spec in FORMATS:
         return FORMATS[spec](value)
     return format(value, spec) if spec and value is not None else _cell_text(value)
