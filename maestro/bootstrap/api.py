@@ -38,7 +38,7 @@ from temporal.engine import Engine
 def api_parts(
     live: LiveSettings, store: Store, chat: ChatService | None, jobs: JobOperations, health: ProcessHealth
 ) -> ApiParts:
-    """Return the dependencies of the API; the caller sets ``demo``, whether the demo model answers."""
+    """Return the dependencies of the API; the caller sets ``demo`` to whether the demo model answers."""
     settings = live.start
     webui, keys = settings.webui, open_keys(settings, read_environment())
     return ApiParts(
@@ -78,7 +78,7 @@ def build_server(settings: Settings, parts: ApiParts) -> ApiServer:
 
 
 class Api(SeparateProcess):
-    """The process of the dashboard and the REST API; dispatchers of other processes start the jobs that it replays."""
+    """The process of the dashboard and the REST API; dispatchers in other processes start the replayed jobs."""
 
     command = "api"
 

@@ -1,4 +1,4 @@
-"""Composes connectors, and ``maestro connect``: their process, which accepts messages even without Temporal."""
+"""Builds connectors, and ``maestro connect``: the process that accepts messages even without Temporal."""
 
 import asyncio
 import hashlib
@@ -85,7 +85,7 @@ def web_config(settings: Settings) -> WebConfig:
 
 
 class Connect(SeparateProcess):
-    """The process that runs connectors of some platforms; only the process that holds a connector's lease runs it."""
+    """The process that runs the connectors of some platforms; a lease keeps a second process from running the same."""
 
     command = "connect"
 
@@ -122,7 +122,7 @@ class Connect(SeparateProcess):
     def _requested_connectors(self, connectors: Sequence[WebConnector]) -> list[WebConnector]:
         """Return the connectors of the requested platforms; raises ``ConfigurationError`` for an unknown platform.
 
-        The keeper of bots connects the bots of the other requested platforms.
+        Bots are not among them: ``BotKeeper`` connects the bots of the requested platforms.
         """
         known = {connector.platform for connector in connectors} | set(platforms())
         missing = [platform for platform in self._platforms if platform not in known]

@@ -1,4 +1,4 @@
-"""Builds steps, their workers (docs/architecture.md: processes and queues), and the operations on jobs.
+"""Builds the steps of jobs, the workers that run them, and the operations on jobs.
 
 See docs/architecture.md: processes and queues.
 """
@@ -63,7 +63,7 @@ CONNECT_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class FlowParts:
-    """The dependencies that the steps of all task queues share."""
+    """The dependencies of the steps, the same for all task queues."""
 
     store: Store
     scope: RedactionScope
@@ -81,8 +81,8 @@ def flow_parts(
 ) -> FlowParts:
     """Return the dependencies of the steps that this process runs.
 
-    ``released`` is called when a lane is free, ``observe`` when an attempt at a step has ended, ``scan_failed`` when a
-    text could not be searched for secrets.
+    ``released`` is called when a lane (queue of jobs) is free, ``observe`` when an attempt at a step has ended,
+    ``scan_failed`` when a text could not be searched for secrets.
     """
     hub = ConnectorHub()
     journal = Journal(store, live.of(retry_rules), temporal_attempt, observe)
@@ -108,7 +108,7 @@ class ModelParts:
 
 
 def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list[WorkerParts]:
-    """Return the parts of the workers of a process that calls models: a single worker if Temporal is embedded.
+    """Return the parts of each worker in a process that calls models; with an embedded Temporal, of one worker.
 
     The worker that calls models polls only after the library for model calls is imported.
     """
@@ -171,7 +171,7 @@ def run_settings(settings: Settings) -> RunSettings:
 
 
 def acting_rules(scope: RedactionScope, settings: Settings) -> ActingRules:
-    """Return the rules by which the tags of an answer act."""
+    """Return the rules by which the tags (marked passages) of an answer take effect."""
     return ActingRules(
         memory_scope=_memory_scope(settings),
         may_conduct=frozenset(settings.conductor.allow_users),
@@ -250,7 +250,7 @@ def _tool_rules(scope: RedactionScope, settings: Settings) -> ToolRules:
         keep=open_files(settings).store_content,
         seconds=tools.timeout_seconds,
         max_result_chars=tools.max_result_chars,
-        # The command ``claude`` runs in another folder: it obeys settings in its folder, which a tool could write.
+        # Not the folder in which ``claude`` runs: a tool could write a settings file there, which ``claude`` obeys.
         folder=settings.data_dir / "workspaces",
         asking=_asking_rules(settings, tools.approvers),
         memory_scope=_memory_scope(settings),
@@ -311,7 +311,7 @@ def build_job_operations(
 
 
 def build_operator(store: Store, live: LiveSettings) -> JobOperations:
-    """Return the operations on jobs for commands beside a running Maestro, whose dispatcher finds changed jobs."""
+    """Return the operations on jobs for commands; the dispatcher of a running Maestro finds the changed jobs."""
     endpoint = temporal_endpoint(live.start)
     return build_job_operations(store, live, lambda: connect_within(endpoint, CONNECT_SECONDS), lambda: None)
 

@@ -1,4 +1,4 @@
-"""Builds what calls models: accounts, the table of models, the transport, and the middleware in its order."""
+"""Builds the parts that call models: accounts, the table of models, the transport, and the chain of middleware."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ from maestro.store.store import Store
 
 @dataclass(frozen=True)
 class Models:
-    """The transport of model calls, its accounts, the table of models, and a sentence about the accounts for operators.
+    """The parts that call models: transport, accounts, model table, library; and ``announcement``, for operators.
 
     ``ready`` returns when a request can be sent at once. ``demo`` is true if there was no account when the process
     started (docs/decisions.md: demo model).
@@ -63,7 +63,7 @@ class Models:
 
 
 def begin_library_import(live: LiveSettings, environment: Mapping[str, str]) -> LiteLLMLibrary:
-    """Return the library that calls models, and begin to import it if the configuration has an account for it.
+    """Return the library for model calls, and begin to import it if an account of this process needs it.
 
     The import takes two seconds of CPU time. Meanwhile the process opens the store and starts the Temporal server.
     """
@@ -74,7 +74,7 @@ def begin_library_import(live: LiveSettings, environment: Mapping[str, str]) -> 
 
 
 def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store, library: LiteLLMLibrary) -> Models:
-    """Store the accounts, and return the parts that call their models.
+    """Store the accounts, and return the parts that call the models of these accounts.
 
     Accounts from the environment are used only if the configuration has none.
     """
@@ -112,14 +112,13 @@ def process_accounts(settings: Settings, environment: Mapping[str, str]) -> list
 
 
 def build_chain(models: Models, store: Store, scope: RedactionScope, watch: StopMonitor) -> ReplayGuard:
-    """Return the client through which activities call models.
+    """Return the client through which activities call models: a chain of middleware, listed from the outside in.
 
-    A stored answer is returned before any other middleware runs. Else one view reads the snapshot that later middleware
-    decides by. ``StopGuard`` lets an operator stop the call, and ``Budget`` is checked once per call, however many
-    accounts the call tries. ``Failover`` passes the request to one account at a time, to which second attempt, circuit
-    breaker and rate limit apply. Everything that changes a request precedes ``Recorder``, which stores the request
-    exactly as sent, and refuses an empty answer before it is stored. Drafts of an answer are shown innermost, from one
-    attempt at one account.
+    ``ReplayGuard`` returns a stored answer, or reads in one view what the other middleware needs. ``StopGuard`` lets an
+    operator stop the call. ``Budget`` is checked once per call, however many accounts are tried. ``Failover`` passes
+    the request to one account at a time; ``SecondAttempt``, ``CircuitBreaker`` and ``RateLimit`` apply to each account.
+    ``RequestChanges`` comes before ``Recorder``, which stores the request exactly as sent, and refuses an empty answer
+    before it is stored. ``DraftStreaming`` is innermost: it shows drafts of one attempt at one account.
     """
     live = scope.live
     estimates = Estimates(models.book, models.table.find_price)

@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 
 
 def run_process(process: "Process") -> int:
-    """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
+    """Run a process until SIGTERM or Ctrl-C, let running work finish, and return the exit code."""
     logs = process.settings.logs
     configure_logs(process.live.current().logs.level, logs.format, line_redactor(process.live, logs.format))
     configure_sdk()
@@ -93,7 +93,7 @@ class Process(ABC):
     async def serve(self, stop: asyncio.Event) -> None:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when a part cannot start."""
         if self.shared:
-            # The migration precedes the shared lock on the folder: no other process may use the tables meanwhile.
+            # The migration precedes the shared lock on the folder, because a migration may need the exclusive lock.
             await asyncio.to_thread(migrate, self.settings)
         with DataFolder(self.settings.data_dir, shared=self.shared):
             self.prepare()
@@ -115,9 +115,9 @@ class Process(ABC):
 
 
 def _apply_settings(store: Store, settings: Settings) -> None:
-    """Apply the changed settings that no part reads at each use.
+    """Set the log level, and wake the jobs that wait for a model: the new settings may let them continue.
 
-    Jobs that wait for a model are woken, because the new settings may let them continue.
+    All other live settings are read at each use.
     """
     set_level(settings.logs.level)
     wake_for_models(store)
@@ -129,7 +129,7 @@ class SeparateProcess(Process):
     command: ClassVar[str]
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Run beside other processes; raises ``ConfigurationError`` if the settings embed Temporal in one process."""
+        """Run beside other processes; raises ``ConfigurationError`` without a Temporal server at temporal.address."""
         if self.settings.temporal.embedded:
             raise ConfigurationError(
                 f"`maestro {self.command}` needs a Temporal server that several processes share: set temporal.address "

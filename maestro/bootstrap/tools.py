@@ -1,4 +1,4 @@
-"""Builds the tools of a process: built in, enabled, installed, or of MCP servers; and the chat and the scanner."""
+"""Builds the tools of a process (built in, enabled, installed, or of MCP servers), the chat and the scanner."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegistry:
     """Return the registry of all tools; without ``chat`` the tools of the agent chat are absent.
 
-    The registry's ``serve`` has to run for the whole life of the process, because it keeps the MCP servers open.
+    The registry's ``keep_sources_open`` has to run for the whole life of the process: it keeps the MCP servers open.
     """
     settings = live.start
     environment = plain_environment(read_environment())
@@ -57,15 +57,15 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
     for name, fix in unknown_tools(settings, {tool.spec.name for tool in [*fixed, *chat_tools]}):
         _log.warning("the configuration names an unknown tool", tool=name, fix=fix)
     source: ToolSource | None = None
-    if settings.tools.mcp:  # Without an MCP server, the import of the SDK (half a second) is saved.
+    if settings.tools.mcp:  # The import of the MCP SDK takes half a second.
         source = import_module("maestro.tools.mcp_client").McpServers(settings.tools.mcp, environment)
     return ToolRegistry(fixed, settings.tools.default, source, chat=chat_tools)
 
 
 def tool_names(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
-    """Return the function that names the tools that an agent may call.
+    """Return a function that returns the names of the tools that an agent may call.
 
-    Only the process that runs an MCP server knows its tools, so each tool that an agent may call counts as present.
+    Only the process that runs an MCP server knows the server's tools, so every allowed tool counts as present.
     """
     settings = live.start
 
@@ -103,5 +103,5 @@ def build_scanner(failed: Callable[[], None]) -> SecretScanner:
 
 
 def build_redaction(live: LiveSettings, failed: Callable[[], None] = lambda: None) -> RedactionScope:
-    """Return the redaction for each kind of text, with a scanner of its own; see ``build_scanner`` for ``failed``."""
+    """Return the redaction of texts, with a new scanner that calls ``failed`` for each text not fully scanned."""
     return RedactionScope(build_scanner(failed), live)

@@ -61,7 +61,7 @@ class Up(ModelProcess):
 
     @contextlib.asynccontextmanager
     async def _temporal_endpoint(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
-        """Yield Temporal's address when the server is ready, after up to half a minute, or when ``stop`` is set."""
+        """Yield Temporal's address when the embedded server is ready, or ``stop`` is set; then stop the server."""
         if not self.settings.temporal.embedded:
             yield temporal_endpoint(self.settings)
             return

@@ -1,4 +1,4 @@
-"""``maestro worker``: workflows, local steps and model calls (docs/architecture.md: processes and queues)."""
+"""``maestro worker``: runs workflows, steps and model calls (docs/architecture.md: processes and queues)."""
 
 import asyncio
 from functools import partial
@@ -39,7 +39,7 @@ class ModelProcess(Process):
         self.library = begin_library_import(self.live, read_environment())
 
     def build_models(self, store: Store) -> Models:
-        """Return the models of this process, and store its accounts."""
+        """Store the configured accounts, and return the parts with which this process calls models."""
         return build_models(self.live, read_environment(), store, self.library)
 
     async def build_services(
@@ -60,12 +60,12 @@ class ModelProcess(Process):
 
 
 class Worker(ModelProcess, SeparateProcess):
-    """The only kind of separate process that calls models; any number of them may work side by side."""
+    """The separate process that calls models; any number of workers may run side by side."""
 
     command = "worker"
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
-        """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
+        """Poll the queues of workflows and of model calls, start jobs, and compare open jobs with Temporal."""
         models = await asyncio.to_thread(self.build_models, store)
         dispatcher = self.build_dispatcher(store)
         engine = Engine(temporal_endpoint(self.settings), self.say)

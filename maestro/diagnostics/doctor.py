@@ -1,4 +1,4 @@
-"""The checks of ``maestro doctor``: it runs all of them at the same time, each with a timeout, and changes nothing."""
+"""The checks of ``maestro doctor``, which run at the same time, each with a timeout, and change nothing."""
 
 import asyncio
 import errno
@@ -44,7 +44,7 @@ STORE_CHECK = "store"
 SCHEDULES_CHECK = "schedules"
 WEBHOOKS_CHECK = "webhooks"
 PAGES_SECONDS = 2.0
-"""Seconds for reading the pages of the database; one that takes longer is read in part."""
+"""Seconds for reading the pages of the database; a database that takes longer is read only in part."""
 MOST_NAMED = 10
 """The most faulty files, schedules or webhooks that one check names."""
 
@@ -105,7 +105,7 @@ def _file_system_type(folder: Path) -> str:
 
 
 def check_skills(subject: Examined) -> list[Diagnosis]:
-    """Check the skill files in the way a start reads them; an invalid file disables only its skill."""
+    """Check the skill files as Maestro reads them at its start; an invalid file disables only its own skill."""
     folder = SkillFolder(subject.settings.skills.folder)
     library = choose_files(folder.read_files(), stored={})
     own = sum(not file.shipped for file in library.chosen.values())
@@ -125,7 +125,7 @@ def check_skills(subject: Examined) -> list[Diagnosis]:
 
 
 def check_store(subject: Examined) -> tuple[Inspection | None, list[Diagnosis]]:
-    """Inspect the store without changing it; return None for the inspection of a store that cannot be read."""
+    """Inspect the store without changing it; return the inspection, None if unreadable, and the diagnoses."""
     path = subject.settings.database
     # Path.exists would raise an error if this user may not read the folder; os.path.exists returns False.
     if not os.path.exists(path):
@@ -256,7 +256,7 @@ async def diagnose_parts(file: Path | None, environment: Mapping[str, str], over
 
 
 async def read_configuration(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
-    """Read the configuration; if its file cannot be read, only the defaults, the environment and the options."""
+    """Read the configuration; without a readable file, read only the environment and the command-line options."""
     try:
         found = await asyncio.to_thread(find_file, file, environment)
         async with asyncio.timeout(READ_SECONDS):

@@ -67,7 +67,7 @@ class PortListener:
 
 
 def find_listener(port: int) -> PortListener | None:
-    """Return the process that listens on the port; None if no process does, or if it is hidden from this user."""
+    """Return the process that listens on the port; None if there is none, or if this user may not see it."""
     sockets = {f"socket:[{inode}]" for table in TABLES for inode in _listener_inodes(PROC / table, port)}
     if not sockets:
         return None
@@ -101,7 +101,7 @@ def _open_files(process: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class PortUse:
-    """A server of Maestro, its address with the settings that change it, and the path of its health check."""
+    """A server of Maestro: its name, its address, the settings that change the port, and its health check's path."""
 
     name: str
     host: str
@@ -160,7 +160,7 @@ async def _diagnose_port(subject: Examined, use: PortUse, uses: Sequence[PortUse
 def _diagnose_taken_port(subject: Examined, use: PortUse, process: PortListener | None, is_maestro: bool) -> Diagnosis:
     check, server = f"port {use.port}", subject.server
     pid = subject.holder.pid
-    # On a cluster, or if the listening process is hidden, an answer from any Maestro suffices.
+    # With a Temporal cluster, or if the listening process is unknown, an answer from any Maestro suffices.
     uses_this_folder = not subject.settings.temporal.embedded or (
         subject.holder.running and (pid is None or process is None or process.pid == pid)
     )

@@ -128,7 +128,7 @@ def connectors_may_run(subject: Examined) -> bool:
 
 
 def check_bots(subject: Examined, reported: Sequence[ConnectorStatus], rows: Sequence[BotInstance]) -> list[Diagnosis]:
-    """Return a diagnosis for each bot in the store, and for each that the configuration will add."""
+    """Return a diagnosis for each bot in the store, and for each configured bot that is not in the store yet."""
     try:
         factory = ConnectorFactory.of(subject.settings, existing_keys(subject.settings, subject.environment))
         configured = subject.settings.connectors.enabled_bots()
@@ -195,7 +195,7 @@ def _diagnose_unavailable(rows: Sequence[ModelAccount]) -> list[Diagnosis]:
 
 
 def _diagnose_command(account: Account, path: str) -> Diagnosis:
-    """Check that a subscription's command can be run; a check of its login would cost a model call."""
+    """Check that the command of a subscription can be run; a check of its login would cost a model call."""
     check = f"account {account.name}"
     what = f"{account.provider}/{account.model}"
     command = shutil.which(CLAUDE, path=path)

@@ -33,16 +33,16 @@ CONTENT = (
     *("maestro.db*", "temporal.db*", "temporal.json", "*.key", "*.lock", "maestro.pid"),
     *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
 )
-"""Patterns of the files that Maestro creates in the folder; the folder may hold files of other programs too."""
+"""Patterns of the files that Maestro creates in the data folder, which may also hold other programs' files."""
 RETRY_SECONDS = 0.05
 
 SEALED = "sealed:"
 
 
 class FileLock:
-    """A lock between the processes of one machine, also of containers that share a volume; exclusive or shared.
+    """An exclusive or shared lock between processes of one machine, also in containers with the same volume.
 
-    It uses flock, because a lock file alone would outlive a killed process.
+    It uses flock, which ends with a killed process; a mere lock file would remain.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class FileLock:
         self._file.flush()
 
     def describe_holder(self) -> str:
-        """Return the process that wrote its id into the lock file: ``process 123``, or ``another process``."""
+        """Return a text for the process that holds the lock: ``process 123``, or ``another process`` if unknown."""
         pid = _read_pid(self._path)
         return f"process {pid}" if pid is not None else "another process"
 
@@ -104,14 +104,14 @@ def close_to_others(paths: Iterable[Path]) -> None:
 
 
 class DataFolder:
-    """The data folder, locked as a context manager; files created meanwhile are readable by their owner only.
+    """The data folder, locked during a ``with`` block; new files in the block are readable by their owner only.
 
-    A process with its own Temporal server locks the folder exclusively. Worker, API and connectors beside a cluster
-    share it with each other, but not with an exclusive holder.
+    A process with an embedded Temporal server takes the exclusive lock. Worker, API and connector processes beside a
+    Temporal cluster take a shared lock, which only excludes the exclusive one.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
-        """Name the folder; it is created on entry if it does not exist, readable by its owner only."""
+        """Set the path; a missing folder is created when the block begins, readable by its owner only."""
         self.path = path.expanduser().absolute()
         self._shared = shared
         self._lock = FileLock(self.path / LOCK)
@@ -119,7 +119,7 @@ class DataFolder:
 
     @property
     def pid_file(self) -> Path:
-        """The file with the process id of the exclusive holder of the folder; removed by a clean exit."""
+        """The file with the id of the process that holds the exclusive lock; a clean exit removes the file."""
         return self.path / "maestro.pid"
 
     def __enter__(self) -> "DataFolder":
@@ -152,7 +152,7 @@ class DataFolder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_with_retries()
         try:
-            # A process that shares the folder writes a file too, to check that the folder is writable.
+            # A process with the shared lock also writes a file, to check that the folder is writable.
             fresh = self.pid_file.with_suffix(f".{os.getpid()}")
             fresh.write_text(f"{os.getpid()}\n")
             if self._shared:
@@ -167,14 +167,14 @@ class DataFolder:
             raise
 
     def _lock_with_retries(self) -> None:
-        # Several tries, because `maestro doctor` holds the lock for a moment, and a process that starts at the
+        # Several tries, because `maestro doctor` briefly holds the lock, and another process that starts at the
         # same time holds the lock exclusively while it migrates the tables.
         for _ in range(60 if self._shared else 4):
             if self._lock.take_lock(shared=self._shared):
                 return
             time.sleep(RETRY_SECONDS)
         pid = _read_pid(self.pid_file)
-        # Without a pid file, the holder has just started, or several processes share the folder.
+        # No pid file: the process with the lock has just started, or several processes hold a shared lock.
         holder = f"process {pid}" if pid is not None else "another Maestro, such as a separate worker"
         raise DataFolderBusy(
             f"The data folder {self.path} is in use by {holder}. "
@@ -193,7 +193,7 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class FolderHolder:
-    """Whether a Maestro uses the folder, and the process id of an exclusive holder, if known."""
+    """The use of a data folder: whether processes of Maestro run, with a shared lock or not, and the process id."""
 
     running: bool = False
     shared: bool = False
@@ -206,10 +206,10 @@ class FolderHolder:
 
 
 def data_folder_holder(folder: Path) -> FolderHolder:
-    """Return which process holds the data folder.
+    """Return which processes of Maestro hold the data folder.
 
-    Each lock is tried and released at once. The exclusive lock is tried last, because a process that starts in that
-    moment would find the folder locked.
+    Each kind of lock is tried and released at once. The exclusive lock is tried last, because a starting process fails
+    while it is held.
     """
     data = DataFolder(folder)
     try:
@@ -246,12 +246,12 @@ def _can_lock(lock: int, kind: int) -> bool:
 def _read_pid(pid_file: Path) -> int | None:
     try:
         return int(pid_file.read_text())
-    except (OSError, ValueError):  # The holder has taken the lock but not yet written its process id.
+    except (OSError, ValueError):  # The process that took the lock has not yet written its id.
         return None
 
 
 class SecretKeys:
-    """The secrets in the store, encrypted by a key outside of the database, which alone reveals none.
+    """The encryption of the secrets in the store; its key is outside of the database, which alone reveals no secret.
 
     References to variables are looked up in ``environment`` at each call. References to files have absolute paths,
     because processes may start in different folders.
@@ -265,7 +265,7 @@ class SecretKeys:
     def stored_form(self, text: str) -> StoredKey:
         """Return the form in which an entered key or reference is stored.
 
-        Raises ``ConfigurationError`` for an invalid reference, whose target only the process that uses the key reads.
+        Raises ``ConfigurationError`` for an invalid reference. Only the process that uses the key reads the target.
         """
         if text.startswith(FILE) and not Path(text.removeprefix(FILE)).is_absolute():
             raise ConfigurationError(
@@ -293,12 +293,12 @@ class SecretKeys:
             ) from None
 
     def keyed_fingerprint(self, *parts: str) -> str:
-        """Return a keyed hash of these texts, which differs for different keys and reveals none."""
+        """Return a keyed hash of these texts; it differs for different keys, and reveals none of the texts."""
         return hmac.new(self._salt, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
 
 
 def open_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
-    """Return the secrets' encryption for a data folder, whose encryption key is created if it is missing."""
+    """Return the encryption of the data folder's secrets; a missing encryption key is created."""
     key = _read_or_create(settings, encryption_file(settings), Fernet.generate_key)
     return SecretKeys(key, environment)
 
@@ -309,7 +309,7 @@ def encryption(settings: Settings) -> EncryptSecret:
 
 
 def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
-    """Return the secrets' encryption without creating a key; without a key file no secret can be decrypted."""
+    """Return the encryption of secrets without creating a key; without a key file no secret can be decrypted."""
     path = encryption_file(settings)
     return SecretKeys(path.read_bytes() if path.is_file() else Fernet.generate_key(), environment)
 
@@ -325,7 +325,7 @@ def encryption_file(settings: Settings) -> Path:
 
 
 def _read_or_create(settings: Settings, path: Path, create: Callable[[], bytes]) -> bytes:
-    """Return the content of a file, which one process creates if it is missing."""
+    """Return the content of a key file; a lock lets only one process create a missing file."""
     with FileLock(settings.data_dir / "start.lock").hold_lock():
         if not path.exists():
             fresh = path.with_suffix(".new")

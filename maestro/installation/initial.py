@@ -23,7 +23,7 @@ from temporal.namespace import prepare_namespace
 
 OLLAMA = "ollama"
 CLAUDE_PRIORITY = 10
-"""The priority of the subscription: it is called before all accounts that charge each call."""
+"""The priority of the ``claude`` subscription: it is called before all accounts that charge for each call."""
 
 Document = Mapping[str, object]
 
@@ -32,7 +32,7 @@ CONDUCTOR = {"slug": "conductor", "role": "conductor"}
 
 @dataclass(frozen=True)
 class Discovery:
-    """The entries for ``llm.accounts`` that were found on this machine, and a sentence about each."""
+    """The model accounts found on this machine, as entries for ``llm.accounts``, and a sentence about each."""
 
     accounts: tuple[Mapping[str, object], ...] = ()
     sentences: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Discovery:
 
 
 async def discover_accounts(environment: Mapping[str, str]) -> Discovery:
-    """Look for accounts of model providers on this machine; only a local Ollama is contacted, and no key is copied.
+    """Find accounts of model providers on this machine; only a local Ollama is contacted, and no key is copied.
 
     Raises ``ConfigurationError`` for an invalid value of a provider's variable.
     """
@@ -73,7 +73,7 @@ def _discover_key(account: AccountSettings) -> Discovery:
 
 
 async def _discover_ollama(named: AccountSettings | None) -> Discovery:
-    """Look for an Ollama at the address in the environment, else at the default address."""
+    """Look for an Ollama server at the address in the environment, else at the default address."""
     account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url="http://127.0.0.1:11434", priority=200)
     result = await check_key(replace(convert_account(account), model=""), seconds=1.5)
     if result.status is not KeyStatus.ACCEPTED:
@@ -110,7 +110,7 @@ def _discover_claude(environment: Mapping[str, str]) -> Discovery:
 
 
 def has_login_files(environment: Mapping[str, str]) -> bool:
-    """Tell whether files of a login exist; the credentials themselves are not read."""
+    """Tell whether a login of ``claude`` exists, from its token or its files; no credentials are read."""
     home = Path(environment.get("HOME") or "~").expanduser()
     own = environment.get("CLAUDE_CONFIG_DIR", "")
     folder, state = (Path(own), Path(own) / ".claude.json") if own else (home / ".claude", home / ".claude.json")
@@ -157,7 +157,7 @@ def plan_init(request: InitRequest, environment: Mapping[str, str]) -> InitPlan:
 
     Raises ``ConfigurationError`` if an existing file would be replaced, or is invalid, without ``--force``.
     """
-    # Unlike at a start, the named file need not exist.
+    # Unlike at a start of Maestro, the file of --config need not exist.
     file = request.file or Path(environment.get(CONFIG_FILE) or DEFAULT_FILE)
     present = os.path.lexists(file)
     survey = survey_settings(file if present else None, environment, request.overrides)
@@ -199,7 +199,7 @@ def decide_action(present: bool, same: bool, force: bool, only_prepare: bool) ->
 
 
 def compose_document(survey: Survey, discovery: Discovery, overrides: Mapping[str, object]) -> Document:
-    """Return the content of the new file; it takes over the addresses of the data folder and the cluster."""
+    """Return the content of the new file, with the data folder and Temporal cluster of the old file or the options."""
     data_dir = overrides.get("dataDir") or survey.written.get("dataDir")
     written = survey.written.get("temporal", {})
     temporal = dict(written) if isinstance(written, dict) else {}

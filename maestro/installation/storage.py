@@ -1,4 +1,4 @@
-"""Opens and migrates the store of a data folder, enters what the configuration names, and names the files beside it."""
+"""Opens and migrates the store, writes the configured agents, accounts and bots to it, and lists folders of files."""
 
 import contextlib
 import hashlib
@@ -31,11 +31,11 @@ CONFIGURATION = "configuration"
 """The author that an agent's history names for changes that come from the configuration."""
 
 WAIT_SECONDS = 3.0
-"""Seconds to wait for the folder while another process, started at the same time, migrates the tables."""
+"""Seconds to wait for the lock of the data folder while another process migrates the tables."""
 
 
 def require_client(tx: Transaction, name: str, where: str) -> None:
-    """Raise ``ConfigurationError`` unless a client with this name or slug exists; ``where`` is the setting with it."""
+    """Raise ``ConfigurationError`` unless a client has this name or slug; ``where`` is the setting that names it."""
     try:
         tx.users.clients.find_id(name)
     except InvalidEdit:
@@ -47,8 +47,8 @@ def require_client(tx: Transaction, name: str, where: str) -> None:
 def write_configured_rows(tx: Transaction, settings: Settings) -> None:
     """Write the configured agents, bindings and connectors into the store, and remove those no longer configured.
 
-    A removed agent is archived, because its conversations stay; a removed binding is deleted. Agents and bindings of
-    operators are not changed. A removed client stays with its usage, but without a budget.
+    A removed agent is archived, because its conversations stay; a removed binding is deleted. Agents and bindings that
+    operators made are not changed. A removed client stays with its usage, but without a budget.
 
     Raises ``Conflict`` if an operator created a client with the same slug.
     """
@@ -81,7 +81,7 @@ def write_configured_rows(tx: Transaction, settings: Settings) -> None:
 
 
 def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
-    """Write an agent if its entry is new, restored or changed; otherwise the edits of operators stay."""
+    """Write an agent if its configuration entry is new, restored or changed; else the edits of operators stay."""
     require_client(tx, settings.client, f"agents: {settings.slug}")
     # Only the fields that the entry sets itself count, so that new defaults of a release do not change the digest.
     written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
@@ -135,7 +135,7 @@ def open_store(settings: Settings) -> Store:
         store = Store.open(database)
         close_to_others(database.parent.glob(f"{database.name}*"))  # the database may be outside of the locked folder
         with store.begin() as tx:
-            # After a restored backup, new rows would get ids that clients have seen with other messages. So ids begin
+            # After a restored backup, new rows would get ids that browsers know from other messages. So ids begin
             # after the present time in milliseconds; JavaScript holds exact integers up to 2**53, the year 287396.
             floor = int(tx.now.timestamp() * 1000)
             tx.deliveries.begin_ids_after(floor)

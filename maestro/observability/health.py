@@ -32,7 +32,7 @@ from maestro.store.store import Store
 from temporal.engine import Engine
 
 STORE_SECONDS = 2.0
-"""How long the store may take to answer; a write that waits for the lock of the database takes up to 30 s."""
+"""Seconds in which the store must answer; a write that waits for the lock of the database takes up to 30 s."""
 NO_ANSWER = (
     f"the store has not answered for {STORE_SECONDS:g} s: another program holds the lock of the database, or the disk "
     "hangs. Check that disk, and which other programs use the database."
@@ -41,7 +41,7 @@ NO_ANSWER = (
 
 @dataclass(slots=True)
 class EngineHealth:
-    """Checks of the store, of Temporal, of the workers in this process or others, and of the connectors.
+    """The health checks of a process: store, Temporal, workers (of this process or others) and connectors.
 
     ``worker_problem`` and ``connector_problem`` return a problem, or an empty text.
     """
@@ -65,7 +65,7 @@ class EngineHealth:
         return checks
 
     async def store_problem(self) -> str | None:
-        """Return why the store cannot be used, else None; one check runs at a time: it takes long while writes fail."""
+        """Return why the store cannot be used, or None; a check that still runs is awaited again, not repeated."""
         if self._store_check is None or self._store_check.done():
             self._store_check = asyncio.create_task(asyncio.to_thread(self.store.find_problem))
         check = self._store_check
@@ -98,7 +98,7 @@ def remote_worker_check(engine: Engine, queue: str) -> Callable[[], Awaitable[st
 
 
 def health_address(settings: Settings, key: Literal["workerPort", "connectPort"]) -> ListenAddress:
-    """Return the health address of ``maestro worker`` or ``maestro connect``, by the key of its port."""
+    """Return the address of the health port of ``maestro worker`` or ``maestro connect``; ``key`` names the port."""
     health = settings.health
     port = health.worker_port if key == "workerPort" else health.connect_port
     return ListenAddress(health.host, port, section="health", option="--health-port", key=key)
@@ -111,9 +111,9 @@ def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMe
 
 @dataclass(frozen=True)
 class HealthServer:
-    """Answers ``/healthz``, ``/readyz`` and ``/metrics``, without a password and to known hosts only.
+    """The server of ``/healthz``, ``/readyz`` and ``/metrics``: without a password, and only for known host names.
 
-    ``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback.
+    ``allowed_hosts`` are further host names by which metrics collectors may reach the port.
     """
 
     address: ListenAddress
@@ -147,7 +147,7 @@ class HealthServer:
 
 @dataclass(frozen=True)
 class _KnownHostsOnly:
-    """ASGI middleware: a web page must not reach a loopback service by DNS rebinding.
+    """ASGI middleware that refuses unknown host names, so that a web page cannot reach the port by DNS rebinding.
 
     See docs/decisions.md: exposed ports.
     """

@@ -19,21 +19,21 @@ CleanLine = Callable[[str], str]
 """A function that returns a log line without its secrets."""
 
 OURS = ("activities", "api", "connectors", "maestro", "temporal", "workflows")
-"""The packages whose level is ``logs.level``.
+"""The packages that log at the level ``logs.level``.
 
 Libraries log warnings and errors only: at lower levels they write whole prompts, addresses that contain keys, or a line
 for each request.
 """
 
 SILENT = ("mcp", "temporalio.worker._worker", "discord", "slack_sdk", "telegram")
-"""Libraries that log a traceback for an error that Maestro logs itself; it may contain messages or secret addresses.
+"""Silenced libraries: their tracebacks may contain messages or secret addresses, and Maestro logs the errors itself.
 
-Examples are a worker that Temporal refuses, an MCP server that writes invalid messages, and a platform that is down.
+Examples of errors: Temporal refuses a worker, an MCP server writes invalid messages, a platform is down.
 """
 
 
 def line_redactor(live: LiveSettings, style: Literal["text", "json"]) -> CleanLine:
-    """Return the function that removes secrets from log lines, by the present settings.
+    """Return a function that removes secrets from a log line, according to the present settings.
 
     Only Maestro's own rules are used: an operator's pattern may take long, and logging must not wait for it.
     """
@@ -62,7 +62,7 @@ def _remove_secrets(rules: ShippedRules, text: str, scan: ScanRules) -> str:
 
 
 def _valid_json_line(clean: str, text: str) -> str:
-    """Return the redacted line, or the original without its texts where redaction has left invalid JSON."""
+    """Return the redacted line; if redaction broke its JSON, return only the time and the level of the event."""
     try:
         json.loads(clean)
     except ValueError:
@@ -72,7 +72,7 @@ def _valid_json_line(clean: str, text: str) -> str:
 
 
 def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[str], str]) -> None:
-    """Log to standard error from ``level`` up; ``line`` returns each line as it is written."""
+    """Log events from ``level`` up to standard error; ``line`` changes each line before it is written."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

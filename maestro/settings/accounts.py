@@ -29,7 +29,7 @@ ACCOUNT_SOURCES = {
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
-    """Return the accounts except the demo model, which answers if there are none (docs/decisions.md: demo model)."""
+    """Return the configured accounts, else ``found``, without the demo model (docs/decisions.md: demo model)."""
     return [account for account in settings.llm.accounts or found if account.provider != DEMO]
 
 
@@ -41,7 +41,7 @@ def convert_account(settings: AccountSettings) -> Account:
 
 
 def columns_of_settings(settings: AccountSettings) -> dict[str, Any]:
-    """Return the table columns of an account, without those of its key."""
+    """Return the columns of an account's row, without the columns for its key."""
     return {
         **settings.model_dump(by_alias=False, exclude={"api_key"}),
         "type": AccountType(settings.type),
@@ -62,7 +62,7 @@ def list_models(accounts: Iterable[ModelAccount]) -> list[str]:
 
 
 def account_columns(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the table columns of an added account; raises ``ConfigurationError``, which names the invalid key."""
+    """Return the columns of an added account's row; raises ``ConfigurationError`` that names the invalid key."""
     try:
         entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
@@ -83,7 +83,7 @@ def describe_unknown_window(model: str) -> str:
 
 
 def describe_accounts(accounts: Sequence[ModelAccount]) -> str:
-    """Return a sentence about the account that answers, shown before any paid call (docs/decisions.md: demo model)."""
+    """Return a sentence that tells operators which account answers first (docs/decisions.md: demo model)."""
     if not accounts:
         return NO_ACCOUNT
     first = min(accounts, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))

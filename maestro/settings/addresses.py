@@ -1,4 +1,4 @@
-"""The addresses of one configuration: Temporal, its Web UI, the dashboard, and the limits of ports."""
+"""The addresses that the settings describe (Temporal, its Web UI, the dashboard), and the connection limits."""
 
 from maestro.domain.network import WILDCARDS, TrustedProxies
 from maestro.serving import ConnectionLimits
@@ -37,13 +37,13 @@ def dashboard_url(settings: Settings) -> str:
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
-    """Return the limits of each port's connections."""
+    """Return the limits on connections, which apply to each port."""
     server, proxies = settings.server, TrustedProxies(settings.webui.trusted_proxies)
     return ConnectionLimits(server.max_connections, server.max_connections_per_address, server.request_seconds, proxies)
 
 
 def address_lines(settings: Settings) -> list[str]:
-    """Return the lines, one for each service, that tell operators its address."""
+    """Return a line with the address of each service, for operators."""
     lines = []
     if settings.webui.enabled:
         lines.append(f"  Chat and dashboard   {dashboard_url(settings)}")
@@ -58,7 +58,7 @@ def address_lines(settings: Settings) -> list[str]:
 
 
 def dashboard_origins(settings: Settings) -> tuple[str, ...]:
-    """Return the origins from which the dashboard's pages are served."""
+    """Return the web origins (scheme, host and port) from which browsers load the dashboard."""
     webui = settings.webui
     named = (f"[{host}]" if ":" in host else host for host in (webui.host, *webui.allowed_hosts))
     hosts = dict.fromkeys(("localhost", "127.0.0.1", "[::1]", *named))

@@ -16,7 +16,7 @@ from maestro.domain.values import AccountName, OptionalSlug, Word
 
 
 class PlatformSettings(Section):
-    """The settings that all platforms have."""
+    """The settings that the section of every platform has."""
 
     enabled: bool = setting(False, "whether the bot is connected")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice for this bot")
@@ -31,18 +31,18 @@ class PlatformSettings(Section):
 
     @property
     def secrets(self) -> dict[str, SecretStr]:
-        """The secrets by name."""
+        """The secrets of the bot, by the names of their keys."""
         return {to_camel(name): value for name, value in self if isinstance(value, SecretStr)}
 
 
 class DiscordSettings(PlatformSettings, DiscordOptions):
-    """Discord, with a bot of your own."""
+    """The settings of Discord, for a bot of your own."""
 
     token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
 
 
 class SlackSettings(PlatformSettings, SlackOptions):
-    """Slack, with an app of your own."""
+    """The settings of Slack, for an app of your own."""
 
     bot_token: SecretStr = setting(NO_SECRET, 'the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
     app_token: SecretStr = setting(NO_SECRET, "the token of Socket Mode, `xapp-...`")
@@ -50,7 +50,7 @@ class SlackSettings(PlatformSettings, SlackOptions):
 
 
 class TelegramSettings(PlatformSettings, TelegramOptions):
-    """Telegram, with a bot of your own."""
+    """The settings of Telegram, for a bot of your own."""
 
     token: SecretStr = setting(NO_SECRET, 'the bot\'s token, best as `"env:NAME"`')
     webhook_secret: SecretStr = setting(
@@ -59,7 +59,7 @@ class TelegramSettings(PlatformSettings, TelegramOptions):
 
 
 class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
-    """WhatsApp, with a number of your own."""
+    """The settings of WhatsApp, for a number of your own."""
 
     access_token: SecretStr = setting(NO_SECRET, 'the token of a system user, best as `"env:NAME"`')
     app_secret: SecretStr = setting(NO_SECRET, "the key with which Meta signs its requests")
@@ -82,7 +82,7 @@ class BotSettings(Section):
 
 
 class ConnectorSettings(Section):
-    """The platforms besides the web connector."""
+    """The bots on platforms other than the web connector."""
 
     discord: DiscordSettings = DiscordSettings()
     slack: SlackSettings = SlackSettings()
@@ -113,7 +113,7 @@ class ConnectorSettings(Section):
 
 
 def check_unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
-    """Raise ``ValueError`` if two bots of a platform share an account name, or a bot is the web connector."""
+    """Raise ``ValueError`` if two bots of a platform have the same account name, or a bot is the web connector."""
     names = [(name, section.account) for name, section in connectors.sections.items() if section.enabled]
     repeated = first_repeated([*names, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
     if repeated is not None:

@@ -28,7 +28,7 @@ _LOGIN = re.compile(r"(?<=//)[^/?#\s]*@|(?<=[?&])[^=&\s]*=[^&\s]*")
 """The parts of an address that may be secret: the user with a password, and the values of a query."""
 
 LONGEST_NOTE = 200
-"""The most characters of a value in the audit log."""
+"""The number of characters after which a value in the audit log is cut."""
 
 
 def settings_page(loaded: Loaded, overlaid: OverlaidSettings, version: int) -> SettingsPage:
@@ -93,7 +93,7 @@ def _key_view(key: Key, loaded: Loaded, overlaid: OverlaidSettings) -> SettingVi
 
 
 class EffectiveSettings:
-    """The settings of a process as operators see and change them; a ``SettingsSource``."""
+    """The settings of a process as operators see and change them; it implements ``SettingsSource``."""
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
@@ -103,7 +103,7 @@ class EffectiveSettings:
         return settings_page(self._live.loaded, self._live.overlaid, self._live.version)
 
     def merge_overrides(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
-        """Return the overrides after a change; raises ``NeedsRestart`` and ``InvalidEdit``."""
+        """Return the overrides with the changes applied; raises ``NeedsRestart`` or ``InvalidEdit``."""
         loaded, wanted = self._live.loaded, flatten_changes(changes)
         unsettable = {
             path: problem
@@ -123,7 +123,7 @@ class EffectiveSettings:
         return after
 
     def describe_changes(self, before: Overrides, after: Overrides) -> Iterator[tuple[str, str]]:
-        """Yield each key that was changed, with the old and the new value for the audit log."""
+        """Yield each changed key, and its old and new value as a text for the audit log."""
         old, new = apply_overrides(self._live.loaded, before), apply_overrides(self._live.loaded, after)
         for path in sorted({*before, *after}):
             if before.get(path) != after.get(path):
@@ -132,7 +132,7 @@ class EffectiveSettings:
 
 
 def flatten_changes(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the changes by path; nested objects, as in the file, are flattened."""
+    """Return the changes by dotted key, such as ``webui.port``; nested objects, as in the file, are flattened."""
     by_path: dict[str, JsonValue] = {}
     for path, value in changes.items():
         if isinstance(value, dict) and path not in KEYS and any(key.startswith(f"{path}.") for key in KEYS):

@@ -31,7 +31,7 @@ PROVIDER_VARIABLES = {provider: variable for variable, provider, _, _ in _PROVID
 """The environment variable with the key or the address of each provider."""
 
 MORE_ACCOUNTS = 50
-"""The most further accounts of a provider, from numbered variables such as ``OPENAI_API_KEY_2``."""
+"""The highest number in a variable for a further account of a provider, such as ``OPENAI_API_KEY_2``."""
 
 
 DEFAULT_FILE = Path("maestro.json")
@@ -43,9 +43,9 @@ def read_environment() -> Mapping[str, str]:
 
 
 def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...]:
-    """Return the accounts of the provider keys in the environment, by priority; used if no account is configured.
+    """Return an account for each provider variable that is set, by priority; used if no account is configured.
 
-    ``OPENAI_API_KEY`` is the account ``openai``, ``OPENAI_API_KEY_2`` is ``openai-2``; numbers may be missing.
+    ``OPENAI_API_KEY`` is the account ``openai``, ``OPENAI_API_KEY_2`` is ``openai-2``; numbers may be skipped.
 
     Raises ``ConfigurationError`` for a variable with an invalid value.
     """
@@ -59,7 +59,7 @@ def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...
 
 
 def account_variable(account: AccountSettings) -> str:
-    """Return the variable in which an account was found."""
+    """Return the environment variable in which an account was found."""
     return PROVIDER_VARIABLES[account.provider] + account.name.removeprefix(account.provider).replace("-", "_")
 
 
@@ -74,7 +74,7 @@ def _build_account(variable: str, fields: dict[str, object]) -> AccountSettings:
 
 
 def _maestro_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``MAESTRO_*`` variables; an empty one counts as not set, because container tools set empty ones."""
+    """Return the ``MAESTRO_*`` variables for settings; empty ones do not count, because container tools set them."""
     return {
         name: value
         for name, value in environment.items()
@@ -108,7 +108,7 @@ def env_texts(environment: Mapping[str, str], problems: list[str]) -> dict[Locat
 
 
 def find_file(named: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the file of ``--config``, else of ``MAESTRO_CONFIG``, else ``maestro.json`` if it exists here.
+    """Return the configuration file: ``--config``, else ``MAESTRO_CONFIG``, else ``./maestro.json`` if it exists.
 
     A named file must exist: without it, Maestro would run with other settings than the operator expects.
     """

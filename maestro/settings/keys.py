@@ -1,4 +1,4 @@
-"""The keys of the configuration, derived from the model: their paths, environment variables and types."""
+"""The keys of the configuration, derived from the class ``Settings``: paths, environment variables and types."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ PREFIX = "MAESTRO"
 
 @dataclass(frozen=True)
 class Key:
-    """One setting; ``path`` is written as in the file, ``agents[].slug`` for a key of a list's entries."""
+    """One setting; ``path`` is its dotted name in the file, such as ``agents[].slug`` for a key of a list's entries."""
 
     path: str
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ def key_at(location: Location) -> str:
 
 
 def _bare_type(annotation: Any) -> Any:
-    """Return a field's type without validation rules and without None, which is no value in a file."""
+    """Return a field's type without validation rules, and without None, which a file cannot contain."""
     if get_origin(annotation) in (UnionType, Union):
         (annotation,) = (member for member in get_args(annotation) if member is not NoneType)
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
@@ -97,7 +97,7 @@ LEAVES = tuple(key for key in KEYS.values() if "[]" not in key.path)
 
 
 def limits_text(key: Key) -> str:
-    """Return the limits of a value in words, empty without limits."""
+    """Return the limits of a setting's value as a text, such as ``at least 1``; empty without limits."""
     bounds = {
         word: getattr(rule, name)
         for rule in key.field.metadata

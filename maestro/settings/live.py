@@ -1,4 +1,4 @@
-"""The effective settings: those of the start, overridden at run time (docs/invariants.md: live settings)."""
+"""The effective settings: the values at the start with the overrides set since (docs/invariants.md: live settings)."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,12 @@ from maestro.supervision import cancel_tasks
 DEFAULT_FILE = "maestro.json"
 
 Values = Mapping[str, object]
-"""Values by key, as ``chat.limits.maxMessageChars``."""
+"""Values by key, such as ``chat.limits.maxMessageChars``."""
 
 Chosen = TypeVar("Chosen")
 
 LOOK_SECONDS = 0.5
-"""The most seconds until a process applies a change that another process made."""
+"""Seconds within which a process applies a change that another process made."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,9 +43,9 @@ class OverlaidSettings:
 
 
 def apply_overrides(loaded: Loaded, values: Values) -> OverlaidSettings:
-    """Lay the overrides over the loaded settings; overrides that this release refuses are left out and reported.
+    """Return the loaded settings with the overrides; invalid overrides are left out, and listed with the reason.
 
-    An override may have been valid with an earlier release or another configuration file.
+    An invalid override may have been valid with an earlier release or another configuration file.
     """
     refused = {path: sentence for path in values if (sentence := find_unsettable_reason(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
@@ -77,11 +77,11 @@ def find_unsettable_reason(path: str, loaded: Loaded) -> str | None:
 
 
 def _refused_by(error: ValidationError, values: Values) -> dict[str, str]:
-    """Return the overrides that a validation error concerns, with the reason; all overrides if none is concerned."""
+    """Return the overrides that caused a validation error, and the reason; all overrides if the cause is unclear."""
     refused: dict[str, str] = {}
     problems = error.errors(include_url=False, include_input=False)
     for problem, sentence in zip(problems, translate_errors(error, (), {}), strict=True):
-        # A problem concerns a key if one of their locations is the beginning of the other.
+        # A problem concerns a key if the problem's location contains the key, or is contained in the key's value.
         concerned = [
             path
             for path in values
@@ -129,7 +129,7 @@ class LiveSettings:
         return read
 
     def apply_changes(self, store: Store) -> None:
-        """Apply the changes since the last read; raises ``StoreBusy``."""
+        """Read the overrides from the store if they have changed, and apply them; raises ``StoreBusy``."""
         with self._refreshing:
             with store.view() as tx:
                 newest = tx.system.settings.newest_version()
@@ -145,7 +145,7 @@ class LiveSettings:
 
     @contextlib.asynccontextmanager
     async def keep_current(self, store: Store, on_change: Callable[[Settings], None]) -> AsyncIterator[None]:
-        """Read now and after each change during the block; ``on_change`` is called with the settings of each change."""
+        """Keep the settings current during the block; ``on_change`` is called with the settings after each change."""
         self._on_change = on_change
         await asyncio.to_thread(self.apply_changes, store)
         watch = asyncio.create_task(self._watch(store))

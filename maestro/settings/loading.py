@@ -24,12 +24,12 @@ _ABSENT = object()
 
 
 def remove_locations(tree: dict[str, object], locations: Iterable[Location]) -> None:
-    """Remove these locations from the tree; for a missing location, remove its nearest existing parent.
+    """Remove the values at these locations; for a missing key, remove the section or list entry that lacks the key.
 
-    For a missing key, the entry without the key is removed. If nothing else can be removed, the tree is emptied.
+    If none of the locations or of the sections around them exists, the tree is emptied.
     """
     present = {place for location in locations if (place := _nearest_present(tree, location))}
-    # Entries are removed from the end of each list, so that a removal does not move the other ones.
+    # The entries of a list are removed from its end, so that the positions of entries before them stay valid.
     order = sorted(present, key=lambda place: [(part, "") if isinstance(part, int) else (0, part) for part in place])
     for *above, last in reversed(order):
         node: Any = tree
@@ -41,7 +41,7 @@ def remove_locations(tree: dict[str, object], locations: Iterable[Location]) -> 
 
 
 def _nearest_present(tree: Any, location: Location) -> Location:
-    """Return the location, or its longest beginning that exists in the tree."""
+    """Return the location, or the nearest section or entry around it that exists in the tree."""
     for depth, part in enumerate(location):
         in_list = isinstance(tree, list) and isinstance(part, int) and part < len(tree)
         if not in_list and not (isinstance(tree, dict) and part in tree):
@@ -54,7 +54,7 @@ def _nearest_present(tree: Any, location: Location) -> Location:
 class Loaded:
     """The settings, the source of each key (such as ``webui.port``), and the file that was read.
 
-    ``tree`` has all values in the form of the file; values that are set while Maestro runs are laid over it.
+    ``tree`` has all given values as nested objects, as in the file; values set while Maestro runs override it.
     """
 
     settings: Settings
@@ -66,7 +66,7 @@ class Loaded:
 def load(
     config_file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object], *, accounts: bool = True
 ) -> Loaded:
-    """Read the configuration; ``overrides`` are options of the command line by key, None where not given.
+    """Read the configuration; ``overrides`` maps a key to its option on the command line, or to None if not given.
 
     Without ``accounts``, model accounts are left out: a process that calls no model needs no keys.
 
@@ -85,7 +85,7 @@ def load(
 
 
 class SettingsDraft:
-    """A configuration whose layers are being read, with the problems found so far."""
+    """A configuration while its layers (file, environment, command line) are read, and the problems found so far."""
 
     def __init__(self, *, accounts: bool = True) -> None:
         self._accounts = accounts
@@ -100,7 +100,7 @@ class SettingsDraft:
         self._failed: set[Location] = set()
 
     def add_file(self, file: Path, environment: Mapping[str, str]) -> None:
-        """Add the values of the file; paths in its references are relative to its folder."""
+        """Add the values of the file; relative paths in its references start at the file's folder."""
         tree = read_file(file, self._problems)
         self.written = tree
         self._sources[()] = str(file)
@@ -114,7 +114,7 @@ class SettingsDraft:
         self.origins.update({key.path: "file" for key in LEAVES if _find_value(tree, key.location) is not _ABSENT})
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
-        """Lay the environment over the file, except over the dashboard's password (docs/decisions.md: route guards)."""
+        """Let variables override the file, except for the dashboard's password (docs/decisions.md: route guards)."""
         references = References(environment, Path())
         self._problems += unknown_variables(environment, self._referred)
         for location, (variable, text) in env_texts(environment, self._problems).items():
@@ -131,7 +131,7 @@ class SettingsDraft:
             )
 
     def add_overrides(self, overrides: Mapping[str, object], environment: Mapping[str, str]) -> None:
-        """Lay the options of the command line over all other layers."""
+        """Let the options of the command line override all other layers."""
         references = References(environment, Path())
         for path, value in overrides.items():
             location = tuple(path.split("."))
@@ -148,7 +148,7 @@ class SettingsDraft:
                 )
 
     def build_settings(self) -> Settings:
-        """Return the settings; raises ``ConfigurationError`` if there is a problem."""
+        """Return the settings; raises ``ConfigurationError`` that lists the problems, if there are any."""
         try:
             settings = validate_settings(self.tree)
         except ValidationError as error:
@@ -219,7 +219,7 @@ class Survey:
 
 
 def survey_settings(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:
-    """Read the valid part of the configuration; ``file`` is None without a file."""
+    """Return the valid part of the configuration and its problems; ``file`` is None without a file."""
     draft = SettingsDraft()
     unread: tuple[str, ...] = ()
     try:

@@ -1,4 +1,4 @@
-"""The model of all settings: a frozen section for each part of Maestro, each key with default, unit and meaning."""
+"""The class ``Settings``: a frozen section for each part of Maestro, each key with default, unit and meaning."""
 
 from pathlib import Path
 from typing import Annotated

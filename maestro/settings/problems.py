@@ -1,4 +1,4 @@
-"""Problems of a configuration, as sentences that name the key and the fix and never show a value."""
+"""Describes problems of a configuration in sentences that name the key and the fix, but never show a value."""
 
 import difflib
 import re
@@ -11,7 +11,7 @@ from maestro.settings.keys import KEYS, Location, format_location, key_at
 from maestro.settings.sources import EXPECTATIONS
 
 LATER = ("temporal.encryptionKey",)
-"""Sections and keys of later releases; each comes with the feature that reads it (docs/adr/0004)."""
+"""Sections and keys that later releases will add (docs/adr/0004)."""
 
 _NOT_YET = "this release of Maestro does not have it yet; leave it out until the one that does"
 _OBJECT = "expected an object {{...}}"
@@ -50,7 +50,7 @@ _NODES = _list_key_patterns()
 
 
 def _similar_keys(location: Location) -> list[str]:
-    """Return the keys similar to an unknown key: a similar name in its section, else the same name elsewhere."""
+    """Return the keys that an unknown key may mean: a similar name in its section, else its name in another section."""
     *above, last = location
     parent = f"{key_at(tuple(above))}." if above else ""
     siblings = [path[len(parent) :] for path in _NODES if path.startswith(parent)]
@@ -82,21 +82,21 @@ def unknown_variable_problem(name: str, known: Iterable[str]) -> str:
 
 
 def _normalize_name(name: str) -> str:
-    """Return a spelling that a key and its variable share: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
+    """Return the same spelling for a key and its variable: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
     return "/".join([*re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", name).lower().split(), ""])
 
 
 def describe_problem(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
-    """Return a problem as one line: the source of the value or of a section around it, the key, and the fix."""
+    """Return a problem as one line: the source of the value (such as the file), the key, and the fix."""
     around = (location[:depth] for depth in range(len(location), -1, -1))
     source = next((sources[section] for section in around if section in sources), None)
     return ": ".join(filter(None, (source, format_location(location), sentence)))
 
 
 def translate_errors(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
-    """Return the errors of pydantic as Maestro's sentences, which contain no values.
+    """Return a sentence without values for each validation error of pydantic.
 
-    ``failed`` are the locations of unreadable values, which are reported already.
+    Errors at the locations ``failed`` are omitted: the values there are unreadable, and already reported.
     """
     reported, sentences = set(failed), []
     for found in error.errors(include_url=False, include_input=False):

@@ -1,4 +1,4 @@
-"""The page docs/configuration.md, generated from the model."""
+"""Generates the page docs/configuration.md from the class ``Settings``."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Conversion of texts to values of keys: environment variables, and the targets of ``env:NAME`` and ``file:PATH``."""
+"""Converts texts to values of settings: environment variables, and the targets of ``env:NAME`` and ``file:PATH``."""
 
 import json
 import re
@@ -16,7 +16,7 @@ EXPECTATIONS = {str: "a text", bool: "true or false", int: "a whole number", flo
 
 ENVIRONMENT = "env:"
 FILE = "file:"
-LARGEST_FILE = 1024**2  # The limit in bytes stops at a device that never ends, which a mistyped path may name.
+LARGEST_FILE = 1024**2  # Bytes; without a limit, a mistyped path could name an endless device.
 
 Report = Callable[[Location, str], None]
 
@@ -55,7 +55,7 @@ def parse_value(text: str, kind: type, of_objects: bool = False) -> object:
 
 @dataclass(frozen=True)
 class References:
-    """The environment and the folder in which references are looked up; relative paths start at ``folder``."""
+    """The environment for references ``env:NAME``, and the folder from which relative paths in ``file:PATH`` start."""
 
     environment: Mapping[str, str]
     folder: Path
@@ -93,7 +93,7 @@ class References:
 
 
 def resolve_references(node: object, location: Location, references: References, report: Report) -> object:
-    """Replace references by their values; report each location of an unreadable reference."""
+    """Return the node with references replaced by their values; report each location of an unreadable reference."""
     if isinstance(node, dict):
         return {name: resolve_references(below, (*location, name), references, report) for name, below in node.items()}
     if isinstance(node, list):
