@@ -125,7 +125,7 @@ class Up(ModelProcess):
 
 
 async def _wait_for_workers(ready: ReadySignals) -> None:
-    """Return when the workers have started, or after five seconds, so that the dashboard is served."""
+    """Return when the workers have started, or after five seconds, so that the dashboard does not wait longer."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(5.0):
             await ready.wait_until_ready()

@@ -37,7 +37,7 @@ MEGABYTE = 1000**2
 
 
 class ChatFailed(MaestroError):
-    """The web connector is unreachable, refused or did not answer in time, or no agent could answer."""
+    """A failed chat: the web connector is unreachable, refuses or does not answer in time, or no agent can answer."""
 
     public = "The message could not be answered."
 
@@ -211,7 +211,7 @@ class ChatClient:
     def _accept_login(self, frame: Frame) -> bool:
         """Return whether the login succeeded; False when the client has to connect again.
 
-        Raises ``ForeignChannel`` and ``ChatFailed``.
+        Raises ``ForeignChannel`` for a channel of another user, and ``ChatFailed`` for a refused login.
         """
         if frame["type"] == "auth_ok":
             another = self.visit.instance not in ("", frame["instance"])
@@ -244,7 +244,7 @@ class ChatClient:
                 self._update_visit(last_id=frame["lastId"])
                 self._replaying_history = False
                 self._socket = socket
-                for unacknowledged_id in tuple(self.unacknowledged):  # The server drops repeated ones.
+                for unacknowledged_id in tuple(self.unacknowledged):  # The server drops repeated messages.
                     await self._send_message(socket, unacknowledged_id)
             case "error" if client_id in self.unacknowledged and frame.get("error") in TEMPORARY:
                 await asyncio.sleep(RECONNECT_SECONDS)
