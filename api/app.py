@@ -30,7 +30,7 @@ from api.guards import RequestAccess
 from api.parts import ApiParts
 from api.routes import jobs, knowledge, resources, service
 
-DESCRIPTION = "The API of Maestro. Authenticate by HTTP Basic as maestro (or viewer), or by a login's cookie."
+DESCRIPTION = "The API of Maestro. Authenticate by HTTP Basic as maestro (or viewer), or by the cookie of POST /login."
 
 ROUTERS = (
     service.health,

@@ -63,16 +63,16 @@ SCHEMES: Mapping[str, Mapping[str, str]] = {
     "password": {
         "type": "http",
         "scheme": "basic",
-        "description": f"The user {USER} and webui.password, or the user viewer "
-        "and webui.viewerPassword, who may send what is marked x-viewer and nothing else",
+        "description": f"The user {USER} with webui.password. The user viewer with webui.viewerPassword "
+        "may send only the requests marked x-viewer.",
     },
     "token": {"type": "http", "scheme": "bearer", "description": "A token of an agent"},
     "signature": {
         "type": "apiKey",
         "in": "header",
         "name": "webhook-signature",
-        "description": "HMAC-SHA256 under the secret of the webhook: as standardwebhooks.com says, with webhook-id and "
-        "webhook-timestamp, or as GitHub does in X-Hub-Signature-256",
+        "description": "HMAC-SHA256 with the secret of the webhook: as standardwebhooks.com defines it, together with "
+        "the headers webhook-id and webhook-timestamp, or as GitHub sends it in X-Hub-Signature-256",
     },
     "login": {
         "type": "apiKey",

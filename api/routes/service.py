@@ -34,8 +34,8 @@ SettingValues = Annotated[
     dict[str, JsonValue],
     Body(
         examples=[{"chat.limits.maxMessageChars": 8192}],
-        description="new values by key, null to reset one; with `version`, the version of the settings that the caller "
-        "read, the response is 409 if the settings have changed since",
+        description="new values by key; null resets a key. With `version`, the version of the settings that the caller "
+        "read, the response is 409 if the settings have changed since then.",
     ),
 ]
 

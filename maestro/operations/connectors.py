@@ -55,7 +55,7 @@ class ConnectorOperations:
     def add(self, new: NewConnector, actor: str) -> ConnectorView:
         """Add a connector, which connects at once; secrets are stored encrypted, or as references such as env:NAME."""
         if new.platform == WEB:
-            raise ConfigurationError("platform: the web connector is there already; configure it in the section web")
+            raise ConfigurationError("platform: the web connector always exists; configure it in the section web")
         bot = BotInstance(platform=new.platform, account=new.account, enabled=new.enabled)
         set_secrets(bot, self._stored_secrets(new.secrets))
         bot.options = json.dumps(new.options, sort_keys=True)
@@ -120,7 +120,7 @@ def _check_settings(kind: Platform, bot: BotInstance) -> None:
     """Raise ``ConfigurationError`` for wrong secret names or options; references to secrets are not resolved here."""
     unknown = sorted(set(bot.stored_secrets) - set(kind.secrets))
     if unknown:
-        raise ConfigurationError(f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(kind.secrets)}")
+        raise ConfigurationError(f"secrets: {bot.platform} has no {unknown[0]}; expected {', '.join(kind.secrets)}")
     try:
         options = read(kind.options, bot.option_values)
     except InvalidEdit as error:

@@ -277,7 +277,7 @@ class SkillOperations:
             return self._existing_path(before)
         path = self._folder.own / f"{slug}{ENDING}"
         if path.exists():
-            raise Conflict(f"{path} is there already and holds something else; remove it, or change the slug")
+            raise Conflict(f"{path} exists already, but is not the file of this skill; remove it, or change the slug")
         return path
 
     def _existing_path(self, row: SkillRow) -> Path:

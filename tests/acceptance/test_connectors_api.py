@@ -73,7 +73,7 @@ async def test_a_reference_is_shown_as_it_is(http: httpx.AsyncClient) -> None:
     ("wrong", "says"),
     [
         ({"secrets": {}}, "token is missing"),
-        ({"secrets": {"token": TOKEN, "key": "x"}}, "discord has no key; there are token"),
+        ({"secrets": {"token": TOKEN, "key": "x"}}, "discord has no key; expected token"),
         ({"secrets": {"token": "two\nlines"}}, "in one line"),
         ({"options": {"chanels": []}}, "chanels: unknown field; the fields are"),
         ({"platform": "icq"}, "there is no connector for 'icq'; the installed ones are: discord, slack"),
