@@ -40,7 +40,7 @@ class CachedRows(Generic[Key, Made]):
     A transaction of any process that changes the rows also changes their version. A transaction that reads the version
     before the rows sees both in one snapshot, so the cached value is the one that it would derive.
 
-    Threads may share a cache. The version and its values are one tuple that is replaced as a whole, so a slow thread
+    Threads may share a cache. The version and its values are one tuple that is replaced as a whole. So a slow thread
     cannot store a value of an old version under a new one.
     """
 

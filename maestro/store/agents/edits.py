@@ -138,7 +138,7 @@ class Bindings(Agents):
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
-        """Change a binding; raises ``Conflict`` if the configuration sets it, ``NotFound`` for an unknown agent."""
+        """Change a binding; raises ``Conflict`` for a configured binding, ``NotFound`` for an unknown agent."""
         _require_not_configured(binding)
         if change.agent:
             binding.agent_id = self.get_unarchived_agent(change.agent).id or 0
@@ -174,7 +174,7 @@ class Bindings(Agents):
         return BindingFields.model_construct(**columns, client=self._clients.find_name(binding.client_id))
 
     def set_configured_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
-        """Bind a channel to an agent as the settings say, in place of any other binding of the channel."""
+        """Bind a channel to an agent as the configuration says, in place of the channel's earlier binding."""
         channel = new.model_dump(include=set(CHANNEL_KEY))
         binding = self.find_binding(Address(**channel)) or AgentChannel(**channel)
         binding.agent_id, binding.configured = agent.id or 0, True
@@ -182,7 +182,7 @@ class Bindings(Agents):
         return binding
 
     def set_configured_agent(self, platform: str, account: str, agent: Agent | None) -> None:
-        """Set the agent of a platform account as the settings say; None removes the agent from the account."""
+        """Set the agent of a platform account as the configuration says; None removes the account's agent."""
         instance = self._session.get(BotInstance, (platform, account))
         if agent is not None:
             instance = instance or BotInstance(platform=platform, account=account)
@@ -348,7 +348,7 @@ class AgentEdits(Bindings):
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
         """Delete an agent with its versions and bindings; the last conductor is deleted only with ``force``.
 
-        Raises ``Conflict`` while rows of other tables refer to the agent, or if the configuration names it.
+        Raises ``Conflict`` while rows of other tables refer to the agent, or if the configuration names the agent.
         """
         if agent.configured:
             raise Conflict(f"agent {agent.slug} is set by the configuration; remove it from agents there first")

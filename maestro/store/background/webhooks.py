@@ -153,7 +153,7 @@ class WebhookEndpoints(Repository):
         self._update_row(Webhook, webhook.id, trigger_count=trigger_count, last_triggered=self._now)
 
     def count_pending(self) -> int:
-        """Count the pending background jobs; the jobs of webhook events are among them."""
+        """Count the pending background jobs, including those of webhook events."""
         return self._count_rows(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
 
     def delete_events(self, before: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Queries for drafts: the platform messages that show answers while models write them."""
+"""Queries for drafts: platform messages that show answers while a model writes the answers."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple

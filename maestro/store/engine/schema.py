@@ -22,8 +22,8 @@ OLDEST_SQLITE = (3, 35)
 def upgrade_database(path: Path) -> None:
     """Create the database file, or migrate its tables to this release.
 
-    Raises ``NewerDatabase`` for a file of a later release, ``OlderDatabase`` for a file of a version before the first
-    release, and ``StoreUnreadable`` for a file that is no readable SQLite database.
+    Raises ``StoreUnreadable`` for a file that is no readable SQLite database, and ``NewerDatabase`` for a file of a
+    later release. Raises ``OlderDatabase`` for a file of a version before the first release.
     """
     with open_connection(open_writer(path), path) as connection:
         if not _has_current_tables(connection, path):

@@ -67,7 +67,7 @@ class Questions(Repository):
     )
 
     def add_question(self, question: Question) -> Question:
-        """Add a question of a job, or open the question of the same tool call again after a resume of the job."""
+        """Add a question of a job; after a resume of the job, open the cancelled question of the tool call again."""
         before = (
             self.find_question_of_tool_call(question.job_id, question.number, question.place)
             if question.job_id is not None

@@ -30,7 +30,7 @@ _CONFIGURED = (
     *("type", "provider", "model", "models", "base_url", "home_dir", "priority", "requests_per_minute"),
     *("tokens_per_minute", "concurrency", "source", "fingerprint", "secret", "last4"),
 )
-"""The columns of an account that come from the settings; the other columns are the account's state."""
+"""The columns of an account that come from the configuration; the other columns are the account's state."""
 
 
 class Accounts(Repository):
@@ -128,7 +128,7 @@ class Accounts(Repository):
         return "/".join(best) if best is not None else DEMO
 
     def set_configured(self, accounts: Sequence[ModelAccount]) -> None:
-        """Store the accounts of the settings and environment; delete stored accounts that these no longer name.
+        """Store the accounts of the configuration and the environment; delete stored accounts that neither names.
 
         Accounts that were added by the API stay, unless a configured account has the same name. A new key, address or
         login ends the cool-downs of an account, and activates an account whose key was refused.

@@ -220,8 +220,8 @@ class Memory(States):
     ) -> int:
         """Store the facts that an agent does not know yet; return the number of stored facts.
 
-        A fact that repeats a stored fact of its category, in the same scope or for all scopes, only raises the
-        confidence of the stored fact (docs/decisions.md: duplicate facts).
+        A fact that repeats a stored fact of the same category only raises the confidence of the stored fact. The stored
+        fact is of the same scope or of all scopes (docs/decisions.md: duplicate facts).
         """
         new = 0
         keys = {

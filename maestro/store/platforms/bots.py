@@ -128,7 +128,7 @@ class Bots(Repository):
         self._audit.add_entry(actor, "connector.remove", bot.name)
 
     def set_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
-        """Store the accounts that the settings name, with their agents; delete accounts no longer named.
+        """Store the accounts that the configuration names, with their agents; delete accounts no longer named.
 
         An account of the same name that was added by the API becomes a configured one without its stored secrets.
         """

@@ -46,7 +46,7 @@ class PayingClients(Repository):
         return client
 
     def change_client(self, client: Client, change: ClientChange, actor: str) -> Client:
-        """Change a client; raises ``Conflict`` if the settings name the client, or if the slug is in use."""
+        """Change a client; raises ``Conflict`` for a configured client, or if the slug is in use."""
         _require_not_configured(client)
         if "slug" in change.model_fields_set and change.slug != client.slug:
             self._require_unused_names(change.slug, client.name)
@@ -70,7 +70,7 @@ class PayingClients(Repository):
         Audit(self._link, self._now).add_entry(actor, "client.remove", client.name)
 
     def set_configured(self, new: NewClient) -> Client:
-        """Add or update a client as the settings say; raises ``Conflict`` when another client has the slug."""
+        """Add or update a client as the configuration says; raises ``Conflict`` if another client has the slug."""
         client = self._find_by_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
             self._require_unused_names(new.slug, new.name)
@@ -81,7 +81,7 @@ class PayingClients(Repository):
         return client
 
     def remove_from_configuration(self, names: Container[str]) -> None:
-        """Reset the configured fields of clients that the settings no longer name."""
+        """Reset the configured fields of clients that the configuration no longer names."""
         for gone in self._find_all(select(Client).where(Client.configured)):
             if gone.name not in names:
                 gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
