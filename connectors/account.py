@@ -179,7 +179,7 @@ async def run_until_one_fails(*work: Awaitable[None]) -> None:
 
 @dataclass(frozen=True)
 class ButtonPress:
-    """A button press: the key of the button's message, the button's number, and the press as an incoming message."""
+    """A button press: the key of the message with the button, the button's number, and the press as a message."""
 
     key: str
     number: int

@@ -63,7 +63,7 @@ def ask_platform_to_resend() -> Response:
 
 
 def is_signed(secret: str, content: bytes, signature: str, scheme: str) -> bool:
-    """Tell whether a signature ``<scheme>=<HMAC-SHA256 in hex>`` is valid, by a constant-time comparison."""
+    """Tell whether ``signature`` is ``<scheme>=<HMAC-SHA256 in hex>`` of ``content``, by a constant-time comparison."""
     expected = f"{scheme}={hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()}"
     return is_same_secret(expected, signature)
 
@@ -74,7 +74,7 @@ def is_same_secret(expected: str, given: str) -> bool:
 
 
 class WebhookEndpoint:
-    """The endpoint of a platform's requests; the platform repeats a request after any answer but 200."""
+    """The endpoint of a platform's requests; the platform repeats a request after any answer except 200."""
 
     paths: Sequence[str] = ("/",)
     methods: Sequence[str] = ("POST",)

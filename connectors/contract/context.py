@@ -1,4 +1,4 @@
-"""A ConnectorContext in memory, which records a connector's calls for tests."""
+"""A ``ConnectorContext`` in memory, which records for tests what a connector stores and reports."""
 
 import asyncio
 from collections.abc import Sequence

@@ -108,9 +108,9 @@ class DiscordSession(discord.Client):
             await self._cursors.write_cursors()
 
     async def _receive(self) -> None:
-        """Receive until the gateway closes; the connector reconnects a session that cannot be resumed.
+        """Receive until the gateway closes; the connector replaces a session that cannot be resumed.
 
-        The library may miss a cancellation that arrives while it connects; the client is then closed instead.
+        The library may miss a cancellation that arrives while it connects, so the client is then closed after a second.
         """
         receiving = asyncio.create_task(self.connect(reconnect=False))
         try:
@@ -145,7 +145,7 @@ class DiscordSession(discord.Client):
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Start to read the missed messages of a server's channels."""
         for channel, newest in list_channels(guild):
-            if self._is_wanted(channel):
+            if self._is_enabled(channel):
                 self._queues.catch_up(channel, newest)
 
     on_guild_join = on_guild_available
@@ -192,7 +192,7 @@ class DiscordSession(discord.Client):
         self, message: discord.Message, accept: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
     ) -> None:
         channel = event_channel(message.channel)
-        if self._is_wanted(channel):
+        if self._is_enabled(channel):
             self._queues.put_event(channel, partial(accept, message, channel))
 
     async def _accept_message(self, message: discord.Message, channel: DiscordChannel) -> None:
@@ -225,7 +225,7 @@ class DiscordSession(discord.Client):
             # message.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
         channel = event_channel(interaction.channel, interaction.guild_id) if interaction.channel else None
-        if channel is None or not self._is_wanted(channel):
+        if channel is None or not self._is_enabled(channel):
             self._expire_reply(interaction, COMMAND_UNANSWERED)
             return
         try:
@@ -240,7 +240,7 @@ class DiscordSession(discord.Client):
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
 
-    def _is_wanted(self, channel: DiscordChannel) -> bool:
+    def _is_enabled(self, channel: DiscordChannel) -> bool:
         chosen = self._options.channels
         return channel.is_direct or not chosen or channel.address_channel in chosen or str(channel.id) in chosen
 

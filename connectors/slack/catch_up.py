@@ -118,8 +118,8 @@ def _split_page(answer: Fields) -> tuple[list[Event], str | None]:
     return messages, cursor if cursor and messages else None
 
 
-class MessageTaker(Protocol):
-    """A receiver of missed messages."""
+class MessageSink(Protocol):
+    """A receiver of missed messages, called for each of them."""
 
     def is_acceptable(self, channel: str, message: Event) -> bool:
         """Tell whether the receiver accepts a message of this channel."""
@@ -155,17 +155,17 @@ class SlackCatchUp:
         self._losses += 1
         self._behind.set()
 
-    async def read_on_request(self, taker: MessageTaker) -> None:
+    async def read_on_request(self, sink: MessageSink) -> None:
         """Read all channels after each ``request_history_read``, until cancelled."""
         while True:
             await self._behind.wait()
-            if not await self.read_all_channels(taker):
+            if not await self.read_all_channels(sink):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self._behind.wait()
                 self._behind.set()
 
-    async def read_all_channels(self, taker: MessageTaker) -> bool:
+    async def read_all_channels(self, sink: MessageSink) -> bool:
         """Read every known channel once, the most recently used first.
 
         A channel with a waiting new message is read before the others. Returns whether all channels could be read.
@@ -178,7 +178,7 @@ class SlackCatchUp:
         complete = True
         while threads and not self._behind.is_set():
             channel = next((channel for channel in threads if channel in self._waiting), next(iter(threads)))
-            complete &= await self._read_channel(channel, threads.pop(channel), taker)
+            complete &= await self._read_channel(channel, threads.pop(channel), sink)
         return complete
 
     async def wait_for_channel(self, channel: str) -> None:
@@ -208,11 +208,11 @@ class SlackCatchUp:
         self._losses += 1
         self._behind.set()
 
-    async def _read_channel(self, channel: str, threads: Sequence[str], taker: MessageTaker) -> bool:
+    async def _read_channel(self, channel: str, threads: Sequence[str], sink: MessageSink) -> bool:
         mark, losses = await self._context.cursor(channel), self._losses
         try:
             if mark and channel not in self._current:
-                newest = await self._accept_missed(channel, mark, threads, taker)
+                newest = await self._accept_missed(channel, mark, threads, sink)
                 # If a message was lost during this read, the cursor stays at ``newest`` for the next pass.
                 newest = max(newest, self._seen.pop(channel, "")) if losses == self._losses else newest
                 await self._context.advance(channel, newest)
@@ -227,19 +227,19 @@ class SlackCatchUp:
             self._current.add(channel)
         return True
 
-    async def _accept_missed(self, channel: str, after_id: str, threads: Sequence[str], taker: MessageTaker) -> str:
+    async def _accept_missed(self, channel: str, after_id: str, threads: Sequence[str], sink: MessageSink) -> str:
         """Accept the newest messages after ``after_id``; return the id up to which the channel was read."""
         since = datetime.now(UTC) - timedelta(hours=self._options.catch_up_hours)
         oldest, most = f"{since.timestamp():.6f}", self._options.catch_up_messages
         unread, more = await self._history.read_after(channel, after_id, threads, oldest)
-        wanted = [message for message in unread if taker.is_acceptable(channel, message)]
-        young = [message for message in wanted if message["ts"] >= oldest]
+        readable = [message for message in unread if sink.is_acceptable(channel, message)]
+        young = [message for message in readable if message["ts"] >= oldest]
         selected = young[-most:] if most else []
-        skipped = len(wanted) - len(selected)
+        skipped = len(readable) - len(selected)
         if skipped or more:
             limit = "catchUpMessages" if len(selected) < len(young) else "catchUpHours"
             why = f"written while Maestro was not connected, and beyond the limit {limit}"
             await self._context.skipped(channel, 0 if more else skipped, why)
         for message in selected:
-            await taker.accept_missed(channel, message)
+            await sink.accept_missed(channel, message)
         return max([after_id, *(str(message["ts"]) for message in unread)])

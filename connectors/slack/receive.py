@@ -26,7 +26,7 @@ _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
 
 @dataclass(frozen=True)
 class SlackBot:
-    """The bot's identity in a workspace; with ``every_line`` the bot also answers messages that do not mention it."""
+    """The bot's identity in a workspace; with ``every_line`` the bot answers also messages that do not mention it."""
 
     account: str
     team: str
@@ -72,7 +72,7 @@ def is_direct(channel: str) -> bool:
 
 
 def find_author_id(event: Event) -> str:
-    """Return the id of an event's user, "" if the event has no user."""
+    """Return the user id of an event's author, "" if the author is no user."""
     return str((event.get("message") or event).get("user") or "")
 
 

@@ -71,12 +71,12 @@ class TelegramConflict(NotDispatched):
 
 
 def has_refusal_words(failure: SendFailure, *words: str) -> bool:
-    """Tell whether Telegram's refusal contains any of these texts."""
+    """Tell whether Telegram refused the call with an error text that contains any of these words."""
     return isinstance(failure, PermanentSend) and any(word in failure.code for word in words)
 
 
 class TelegramHttp(HTTPXRequest):
-    """The HTTP client; a rate limit raises ``RetryableSend``, because the library's own error would log a warning."""
+    """The HTTP client; a rate limit raises ``RetryableSend``: the library's own error would log a warning."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -90,7 +90,7 @@ def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
 
 
 def confirmable_groups(groups: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
-    """Return the leading groups that can be confirmed without confirming a part of an unfinished group.
+    """Return the leading groups that can be confirmed without confirming part of an unfinished group.
 
     Telegram confirms all updates up to one id, so an update between the parts of a later album cannot be confirmed
     alone.
@@ -164,7 +164,7 @@ class TelegramInbound:
     async def accept_updates(self, group: Group) -> None:
         """Accept the updates of one message; raises ``Backlogged`` and the errors of the store."""
         events = [self._parse_update(update) for update in group]
-        messages = [event for event in events if isinstance(event, IncomingMessage) and self._is_wanted(event)]
+        messages = [event for event in events if isinstance(event, IncomingMessage) and self._is_in_enabled_chat(event)]
         if messages:
             await self._intake.accept_in_order(join_album(messages))
         for event in events:
@@ -194,12 +194,12 @@ class TelegramInbound:
     async def _accept_press(self, press: ButtonPress) -> None:
         """Accept the text behind a button, then confirm the press to Telegram."""
         content = await self._context.pressed(press.key, press.number) if press.number >= 0 else None
-        is_known = content is not None and self._is_wanted(press.message)
+        is_known = content is not None and self._is_in_enabled_chat(press.message)
         if is_known:
             await self._intake.accept_in_order(press.message.model_copy(update={"content": content}))
         await self._confirm_press(press.message.id.removeprefix(PRESS), "" if is_known else BUTTON_EXPIRED)
 
-    def _is_wanted(self, message: IncomingMessage) -> bool:
+    def _is_in_enabled_chat(self, message: IncomingMessage) -> bool:
         return message.is_direct or not self._channels or message.address.channel in self._channels
 
 
@@ -280,7 +280,7 @@ class TelegramEndpoint(WebhookEndpoint):
         return await super().receive_request(request)
 
     def is_genuine(self, headers: Mapping[str, str], _: bytes) -> bool:
-        """Tell whether the secret in the header is the configured secret."""
+        """Tell whether the request's header contains the configured secret."""
         return is_same_secret(self._secret, headers.get(SECRET, ""))
 
     async def answer_genuine(self, _: Request, body: bytes) -> Response:

@@ -225,7 +225,7 @@ class SocketQueue:
         self._written = asyncio.Event()
 
     def put_frame(self, frame: Fields) -> None:
-        """Queue a frame; mark the queue as full when too many frames wait."""
+        """Queue a frame; if too many frames wait, drop the frame and mark the queue as full."""
         if len(self._frames) < self._limit:
             self._append_frame(frame)
         else:
@@ -325,7 +325,7 @@ class SocketHub:
             queue.push_delivery(message)
 
     def show_typing(self, channel: str) -> None:
-        """Show in every socket of the channel that an answer is being written."""
+        """Send a typing frame to every socket of the channel."""
         for queue in self._queues.get(channel, ()):
             queue.put_optional_frame({"type": "typing", "channelId": channel})
 

@@ -18,21 +18,21 @@ from maestro.domain.texts import replace_unstorable
 
 PAIR = 131056
 WINDOW_CLOSED = 131047
-WRONG_PART = 100
+WRONG_PARAM = 100
 TOKEN_ENDED = 190
-NO_SUCH_OBJECT = (WRONG_PART, 33)
+NO_SUCH_OBJECT = (WRONG_PARAM, 33)
 """The code and the subcode of an id that is unknown or that the token may not see."""
 NO_SUCH_NUMBER = (
     "WhatsApp knows no such id, or the accessToken has no access: check the phoneNumberId, and give the system user "
     "the number's account as an asset"
 )
 
-SENTENCES: Mapping[int, str] = {
+EXPLANATIONS: Mapping[int, str] = {
     0: "the accessToken is not valid: make a new one for the system user and set it",
     3: "the app may not do this: give the system user's token whatsapp_business_messaging",
     4: "the app has made too many calls",
     10: "the token may not do this: give it whatsapp_business_messaging and the number's account as an asset",
-    WRONG_PART: "WhatsApp rejects a parameter of the message",
+    WRONG_PARAM: "WhatsApp rejects a parameter of the message",
     TOKEN_ENDED: "the accessToken has expired or was revoked: make a new one for the system user and set it",
     368: "the business account is blocked for breaking a policy: see Account quality in WhatsApp Manager",
     80007: "the business account has made too many calls",
@@ -112,7 +112,7 @@ class PairRateLimit(RetryableSend):
 
 def describe_code(code: int) -> str:
     """Return the explanation of an error code for the operator."""
-    explanation = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
+    explanation = EXPLANATIONS.get(code) or (EXPLANATIONS[10] if code in PERMISSIONS else "")
     return f"WhatsApp reports {code}" + (f": {explanation}" if explanation else "")
 
 
@@ -137,7 +137,7 @@ def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> 
         return AmbiguousSend(f"WhatsApp answered {status}" + (f" with the error {code}" if code >= 0 else ""))
     if (code, subcode) == NO_SUCH_OBJECT:
         return PermanentSend(NO_SUCH_NUMBER, FailureScope.ACCOUNT, str(code))
-    if status == HTTPStatus.UNAUTHORIZED and code not in SENTENCES:
+    if status == HTTPStatus.UNAUTHORIZED and code not in EXPLANATIONS:
         return PermanentSend(describe_code(TOKEN_ENDED), FailureScope.ACCOUNT, str(TOKEN_ENDED))
     if code in ACCOUNT or code in PERMISSIONS:
         return PermanentSend(describe_code(code), FailureScope.ACCOUNT, str(code))
@@ -147,7 +147,7 @@ def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> 
 
 def upload_failure(failure: SendFailure, content_type: str) -> SendFailure:
     """Return the send failure for a message with a file that could not be uploaded; the message was not sent."""
-    if isinstance(failure, PermanentSend) and (failure.code, failure.scope) == (str(WRONG_PART), FailureScope.MESSAGE):
+    if isinstance(failure, PermanentSend) and (failure.code, failure.scope) == (str(WRONG_PARAM), FailureScope.MESSAGE):
         return PermanentSend(f"WhatsApp accepts no file of the type {content_type}", FailureScope.MESSAGE)
     return NotDispatched(str(failure)) if isinstance(failure, AmbiguousSend) else failure
 
@@ -164,7 +164,7 @@ def _error_number(value: object) -> int:
 
 
 class GraphClient:
-    """The API calls of one number; no call is logged, because addresses contain ids and bodies contain messages."""
+    """The API calls of one number; no call is logged, because URLs contain ids and bodies contain messages."""
 
     def __init__(self, token: str, number_id: str, version: str, base_url: str = "") -> None:
         base = (base_url or BASE_URL).rstrip("/")
