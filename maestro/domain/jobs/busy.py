@@ -11,7 +11,7 @@ MOST_MERGED = 50
 """The most waiting messages that are answered together with a message; the rest get another answer."""
 
 INTERRUPTED = "interrupted by a newer message"
-"""The reason of a job that a newer message interrupted."""
+"""The stored reason of a job that was cancelled because a newer message interrupted it."""
 
 
 @dataclass(frozen=True, slots=True)

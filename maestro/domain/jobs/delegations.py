@@ -44,7 +44,7 @@ class DelegatedTask:
 
     @classmethod
     def from_tag(cls, tag: Tag) -> "DelegatedTask":
-        """Read a delegate tag; the slug may begin with ``@`` and is not case-sensitive."""
+        """Read the task in a delegate tag; the agent's slug may begin with ``@`` and is not case-sensitive."""
         return cls(tag.key.lstrip("@").lower(), tag.body.strip(), "wait" in (word.lower() for word in tag.options))
 
 
@@ -58,7 +58,7 @@ class Delegator:
 
 
 def tag_problem(delegated: DelegatedTask, tag: Tag) -> str | None:
-    """Return why a delegate tag is invalid for any agent, as a sentence for users; None if it is valid."""
+    """Return what is wrong with a delegate tag itself, as a sentence for users; None if the tag is valid."""
     if not tag.complete:
         return "A task was not passed on: its closing tag is missing."
     if not delegated.slug:

@@ -56,7 +56,7 @@ class PageCursor:
 
     @classmethod
     def parse_text(cls, text: str) -> "PageCursor":
-        """Read a text that ``encode_text`` returned; raises ``ValueError`` for any other text."""
+        """Read the text of a cursor, as ``encode_text`` returns it; raises ``ValueError`` for any other text."""
         try:
             moment, _, job_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(SEPARATOR)
             created_at = MOMENT.validate_python(datetime.fromisoformat(moment))

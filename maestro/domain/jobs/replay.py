@@ -160,7 +160,11 @@ class EffectKind(StrEnum):
 
 
 class Effect(View):
-    """An effect of a replay; ``again``: it happened before, ``count`` times; ``kept``: it stays and is not repeated."""
+    """An effect that a replay has outside of the job: a message, a tag, a task or a tool call.
+
+    ``count`` is how many there are, 0 if unknown. ``again`` means that the effect happened before, ``kept`` that it
+    stays and is not repeated.
+    """
 
     kind: EffectKind
     text: str

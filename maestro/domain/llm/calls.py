@@ -282,7 +282,7 @@ class FirstChoice:
 
 
 def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
-    """Return the last call with an answer for the user, None without one."""
+    """Return the last model call that answered the user, None if no call did."""
     answers = (call for call in reversed(calls) if call.purpose is CallPurpose.ANSWER)
     return next((call for call in answers if call.state is CallState.ANSWERED), None)
 

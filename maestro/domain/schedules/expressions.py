@@ -182,7 +182,7 @@ Schedule = Interval | CronTimes | Once
 
 
 def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = SHORTEST) -> Schedule:
-    """Parse an expression that is written now; raises ``InvalidEdit`` with the fix, also for a time in the past."""
+    """Parse an expression written at the time ``now``; raises ``InvalidEdit`` with the fix, also for a past time."""
     schedule = _parse_expression(written, read_zone(zone), now, shortest)
     if isinstance(schedule, Once) and schedule.moment <= now:
         raise InvalidEdit(
