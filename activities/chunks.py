@@ -89,7 +89,7 @@ def store_chunks(
         parts = [ChunkContent(IN_FILES), *parts]
     last_text = max((seq for seq, part in enumerate(parts) if not part.filename), default=None)
     buttons = buttons_json(content.buttons[: connector.capabilities.max_buttons])
-    reply_id = reply_ref(tx, job, start)
+    reply_id = reply_message_id(tx, job, start)
     return [
         tx.deliveries.add_chunk(
             Delivery(
@@ -131,7 +131,7 @@ def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> Outgoin
     return OutgoingContent(text, files, buttons)
 
 
-def reply_ref(tx: Transaction, job: Job, start: DeliveryStart) -> str:
+def reply_message_id(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     """Return the platform's id of the message to reply to: the newest of merged messages.
 
     If the job asked a question, this is the message with the user's last answer.
@@ -183,7 +183,7 @@ class ChunkQueue:
             outgoing = self._build_message(tx, chunk, more=chunk is not chunks[-1])
             action = choose_action(outgoing, connector, tx.now)
             doubtful = action in (SendAction.LEAVE, SendAction.RESEND)
-            if doubtful and self.apply_rule(tx, outgoing, connector) is SendAction.LEAVE:
+            if doubtful and self.apply_duplicate_rule(tx, outgoing, connector) is SendAction.LEAVE:
                 continue
             tx.deliveries.mark_sending(outgoing.id)
             return DueChunk(outgoing, action)
@@ -193,7 +193,7 @@ class ChunkQueue:
         """Return the first chunk of a message that was just stored, of which no chunk can be unconfirmed."""
         return DueChunk(self._build_message(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
-    def apply_rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
+    def apply_duplicate_rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
         """Record in an unconfirmed chunk's row whether the account's rule sends it again; return that action."""
         action = choose_action_in_doubt(chunk, connector)
         if action is SendAction.RESEND:

@@ -132,12 +132,12 @@ class CompactionActivities:
             return tx.jobs.steps.finish_step(ref, outcome)
 
 
-def is_answer_about(tx: Transaction, call: LLMCall, part: Excerpt, redact: Redact) -> bool:
+def is_answer_about(tx: Transaction, call: LLMCall, excerpt: Excerpt, redact: Redact) -> bool:
     """Return whether the request of a model call contained exactly this excerpt."""
-    if not part.ids or part.ids[-1] != call.number:
+    if not excerpt.ids or excerpt.ids[-1] != call.number:
         return False
     request = StoredRequest.model_validate_json(tx.llm.prompts.read_text(call.request))
-    sent, expected = tx.llm.prompts.restore_messages(request.turns), compaction_prompt(call.purpose, part.text)
+    sent, expected = tx.llm.prompts.restore_messages(request.turns), compaction_prompt(call.purpose, excerpt.text)
     return sent == expected or sent == redact_messages(expected, redact)
 
 

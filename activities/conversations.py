@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from temporalio import activity
 
 from activities.context import ContextActivities
-from activities.questions import person_wait
+from activities.questions import open_question_error
 from activities.routing import RoutingActivities, choose_answerer, require_active
 from activities.tags import ActingRules, TagOutcomes, TagRun
 from maestro.domain.agents.agent import Agent, paying_client_id
@@ -195,7 +195,7 @@ class TagActivities:
             if isinstance(outcome, Question):
                 tx.call_after_commit(self.on_question)
         if isinstance(outcome, Question):
-            raise person_wait(outcome)
+            raise open_question_error(outcome)
         return outcome
 
     def needs_secret_scan(self, content: str) -> bool:

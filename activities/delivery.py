@@ -215,7 +215,7 @@ class DeliveryActivities:
                 tx.deliveries.mark_sent(chunk.id, receipt)
                 return self._remaining_delivery(tx, step, connector, chunk)
             tx.jobs.steps.require_newest()
-            if self.queue.apply_rule(tx, chunk, connector) is SendAction.RESEND:
+            if self.queue.apply_duplicate_rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.mark_sending(chunk.id)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
             return self._remaining_delivery(tx, step, connector, chunk)

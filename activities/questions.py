@@ -85,7 +85,7 @@ def ask_directives_approval(
     return _send_approval(tx, job, question)
 
 
-def person_wait(question: Question) -> WaitsForPerson:
+def open_question_error(question: Question) -> WaitsForPerson:
     """Return the exception with which a step waits for the answer to its open question."""
     error = WaitsForPerson(f"question {question.id} is open")
     error.wake_at = question.expires_at

@@ -9,7 +9,7 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.context import memory_scope_key
-from activities.questions import AskingRules, ask_approval, ask_question, person_wait
+from activities.questions import AskingRules, ask_approval, ask_question, open_question_error
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
@@ -92,7 +92,7 @@ class ToolActivities:
         begun = await asyncio.to_thread(self._begin_call, step, parsed)
         if begun.question is not None:
             self.on_question()
-            raise person_wait(begun.question)
+            raise open_question_error(begun.question)
         result, call = begun.result, begun.parsed
         if call is not None and isinstance(call.tool, AsyncTool):
             running = run_tool(call.tool, call.arguments, begun.caller, self.rules().seconds)

@@ -11,7 +11,7 @@ from functools import partial
 
 import structlog
 
-from activities.chunks import length_measure, reply_ref
+from activities.chunks import length_measure, reply_message_id
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, choose_action, perform_send_action
 from connectors.markdown import split_lazily
@@ -91,7 +91,7 @@ class DraftSender:
             if not tx.deliveries.drafts.mark_sending(job_id):
                 return None
             return draft.build_placeholder(
-                job.address, reply_ref(tx, job, tx.deliveries.read_start(job, DeliveryPurpose.ANSWER))
+                job.address, reply_message_id(tx, job, tx.deliveries.read_start(job, DeliveryPurpose.ANSWER))
             )
 
     def _safe_action(self, message: OutgoingMessage, connector: Connector) -> SendAction:

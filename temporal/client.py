@@ -103,10 +103,10 @@ async def watch_connection(client: Client, endpoint: Endpoint, report: Report, s
     reported = ""
     while True:
         await asyncio.sleep(seconds)
-        problem = await find_trouble(client, endpoint)
+        problem = await find_connection_problem(client, endpoint)
         if problem and problem != reported:
             await asyncio.sleep(min(seconds, 1.0))
-            problem = await find_trouble(client, endpoint)
+            problem = await find_connection_problem(client, endpoint)
         if problem:
             reported = _report_change(problem, reported, report)
         elif reported:
@@ -114,7 +114,7 @@ async def watch_connection(client: Client, endpoint: Endpoint, report: Report, s
             reported = ""
 
 
-async def find_trouble(client: Client, endpoint: Endpoint) -> str:
+async def find_connection_problem(client: Client, endpoint: Endpoint) -> str:
     """Return a sentence that says why Temporal cannot be used and how to fix it; empty when Temporal works."""
     try:
         await check_namespace(client, endpoint.namespace)

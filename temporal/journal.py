@@ -41,7 +41,7 @@ class StepJournal(Interceptor):
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
         self._under_way = RunningSteps()
-        self._around: dict[Activity, Activity] = {}
+        self._wrapped: dict[Activity, Activity] = {}
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Return the SDK's next interceptor, wrapped so that its activity is journaled."""
@@ -49,9 +49,9 @@ class StepJournal(Interceptor):
 
     def wrap_activity(self, function: Activity) -> Activity:
         """Return an activity wrapped by the journal; an activity without a result to store is only timed."""
-        wrapped = self._around.get(function)
+        wrapped = self._wrapped.get(function)
         if wrapped is None:  # Each activity is wrapped only once, because reading type hints is slow.
-            wrapped = self._around[function] = self._wrap_function(function)
+            wrapped = self._wrapped[function] = self._wrap_function(function)
         return wrapped
 
     def _wrap_function(self, function: Activity) -> Activity:

@@ -169,10 +169,10 @@ async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: time
         if root_cause(error) is not Cause.NO_NAMESPACE:
             raise
         await _register_namespace(client, endpoint, retention)
-        duration = days_text(retention)
+        duration = duration_text(retention)
         changes = [f"Created namespace {endpoint.namespace}, which keeps finished histories for {duration}."]
     # An existing namespace is also checked, because another process may have created it just now.
-    await _retry_until_usable(lambda: _require_known(client, endpoint.namespace))
+    await _retry_until_usable(lambda: _require_namespace_known(client, endpoint.namespace))
     return changes
 
 
@@ -194,7 +194,7 @@ async def _register_namespace(client: Client, endpoint: Endpoint, retention: tim
             ) from None
 
 
-async def _require_known(client: Client, namespace: str) -> None:
+async def _require_namespace_known(client: Client, namespace: str) -> None:
     """Raise an error while a part of the server does not know the namespace yet."""
     await check_namespace(client, namespace)
     await find_missing_attributes(client, namespace)
@@ -222,7 +222,7 @@ async def _retry_until_usable(request: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def days_text(duration: timedelta) -> str:
+def duration_text(duration: timedelta) -> str:
     """Return a duration as a text, such as ``3 days`` or ``30 hours``."""
     hours = round(duration.total_seconds() / 3600)
     return f"{hours // 24} days" if hours > 24 and hours % 24 == 0 else f"{hours} hours"
@@ -253,7 +253,7 @@ async def diagnose_temporal(endpoint: Endpoint, queues: Sequence[str]) -> Sequen
         async with asyncio.timeout(ASK.total_seconds()):
             described = await check_namespace(client, endpoint.namespace)
         retention = described.config.workflow_execution_retention_ttl.ToTimedelta()
-        found = f"{endpoint.namespace} keeps finished histories for {days_text(retention)}"
+        found = f"{endpoint.namespace} keeps finished histories for {duration_text(retention)}"
         namespace = Diagnosis(check=NAMESPACE, verdict=DiagnosisLevel.FINE, found=found)
     except AWAY as error:
         return [server, _broken_diagnosis(NAMESPACE, error, endpoint)]
@@ -313,11 +313,11 @@ async def list_pollers(client: Client, namespace: str, queue: str, kind: str) ->
     return [Poller(queue, kind, each.identity, now - each.last_access_time.ToDatetime(UTC)) for each in answer.pollers]
 
 
-def _queue_text(queue: str, alive: Sequence[Poller]) -> str:
-    if not alive:
+def _queue_text(queue: str, pollers: Sequence[Poller]) -> str:
+    if not pollers:
         return f"no worker polls {queue}"
-    kinds = " and ".join(dict.fromkeys(poller.kind for poller in alive))
-    ago = max(0, round(min(poller.seen for poller in alive).total_seconds()))
+    kinds = " and ".join(dict.fromkeys(poller.kind for poller in pollers))
+    ago = max(0, round(min(poller.seen for poller in pollers).total_seconds()))
     return f"{queue}: {kinds}, last poll {ago} s ago"
 
 

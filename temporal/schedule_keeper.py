@@ -104,7 +104,7 @@ class ScheduleKeeper:
             own_ids = re.compile(re.escape(schedule_id(self._runs().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
             listed = await client.list_schedules(page_size=1000)
             self._known |= {entry.id async for entry in listed if own_ids.fullmatch(entry.id)}
-        snapshot = await asyncio.to_thread(self._read_rows, self._runs(), anyway=due or bool(self._to_retry))
+        snapshot = await asyncio.to_thread(self._read_rows, self._runs(), even_if_unchanged=due or bool(self._to_retry))
         if snapshot is None:
             return True
         to_retry, self._to_retry, self._seen = self._to_retry, set(), None
@@ -147,11 +147,11 @@ class ScheduleKeeper:
         else:
             self._known.discard(temporal_id)
 
-    def _read_rows(self, runs: RunSettings, *, anyway: bool) -> ScheduleSnapshot | None:
+    def _read_rows(self, runs: RunSettings, *, even_if_unchanged: bool) -> ScheduleSnapshot | None:
         with self._store.view() as tx:
             versions = tx.system.versions.read_versions()
             stamp = (versions.schedules, versions.agents, runs)
-            if stamp == self._seen and not anyway:
+            if stamp == self._seen and not even_if_unchanged:
                 return None
             rows, now = tx.background.schedules.list_followed_schedules(), tx.now
         ids = frozenset(schedule_id(runs.queues.main, planned.ref) for planned, _ in rows)

@@ -93,14 +93,14 @@ def cron_calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalenda
             yield whole
             continue
         yield replace(whole, year=number_ranges(set(_YEARS) - {day.year for day in doubtful}))
-        yield from calendars_of_other_days(whole, cron.months, days, doubtful)
+        yield from calendars_without_days(whole, cron.months, days, doubtful)
         for day, hours in doubtful.items():
             if cron.hours - hours and day.day in days and day.month in cron.months:
                 rest = number_ranges(cron.hours - hours)
                 yield replace(_calendar_day(day), minute=whole.minute, hour=rest, day_of_week=whole.day_of_week)
 
 
-def calendars_of_other_days(
+def calendars_without_days(
     whole: ScheduleCalendarSpec, months: Set[int], days: Set[int], doubtful: Iterable[date]
 ) -> Iterator[ScheduleCalendarSpec]:
     """Yield calendars for the years with clock changes, without the days of these changes."""

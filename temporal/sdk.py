@@ -196,7 +196,7 @@ def _clear_pending_hang() -> None:
             pass
 
 
-def skip_needless_visits() -> bool:
+def skip_payload_visits() -> bool:
     """Let the SDK visit payloads only if a codec has work to do; return False for another version of the SDK.
 
     The SDK's functions stay replaced for the rest of the process.
@@ -252,6 +252,6 @@ def configure_sdk() -> None:
     quiet = TelemetryFilter(core_level="ERROR", other_level="ERROR")
     runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet)))
     Runtime.set_default(runtime, error_if_already_set=False)
-    skip_needless_visits()
+    skip_payload_visits()
     for name in ("temporalio.activity", "temporalio.worker._activity"):  # the SDK's loggers about the ends of steps
         logging.getLogger(name).addFilter(ExpectedEndFilter())

@@ -35,9 +35,9 @@ from temporal.server_process import (
     program_version,
     read_last_line,
     read_record,
-    release_held,
+    release_paused_process,
     server_command,
-    start_held,
+    start_paused_process,
     start_watch_process,
 )
 
@@ -145,13 +145,13 @@ class EmbeddedServer:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): its settings differ.")
         elif await self._is_healthy(left_behind):
             self._report(f"Using the Temporal server of an earlier run (pid {record.pid}) at {self.address}.")
-            return await self._replace_watch(record)
+            return await self._replace_watch_process(record)
         else:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): it does not answer.")
         await self._end_process(left_behind)
         return None
 
-    async def _replace_watch(self, record: ServerRecord) -> ServerProcess:
+    async def _replace_watch_process(self, record: ServerRecord) -> ServerProcess:
         """Return an adopted server with a new watch process; the old one still watches for an ended Maestro."""
         await asyncio.to_thread(end_orphaned_watch, record, self._config.database_path)
         try:
@@ -188,17 +188,17 @@ class EmbeddedServer:
         await asyncio.to_thread(self._check_ports)
         log = await asyncio.to_thread(open_log, self._config.log_path)
         with log:
-            written = log.tell()
-            child = await start_held(command, ENVIRONMENT, log)
+            offset = log.tell()
+            child = await start_paused_process(command, ENVIRONMENT, log)
         process: ServerProcess | None = None
         watch: Child | None = None
         try:
             watch = await start_watch_process(child.pid, self._config)
             record = await asyncio.to_thread(self._save_record, (child.pid, watch.pid), command, program)
             process = ServerProcess(record, child, watch)
-            await release_held(child)
+            await release_paused_process(child)
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
-            await self._wait_until_healthy(process, written)
+            await self._wait_until_healthy(process, offset)
         except BaseException:  # A cancelled start must also leave no server running.
             if process is not None:
                 await self._end_process(process)
@@ -222,7 +222,7 @@ class EmbeddedServer:
         record.write_to(self._config.record_path)
         return record
 
-    async def _wait_until_healthy(self, process: ServerProcess, written: int) -> None:
+    async def _wait_until_healthy(self, process: ServerProcess, offset: int) -> None:
         ended = asyncio.create_task(process.wait_for_end())
         ready = asyncio.create_task(self._wait_until_ready())
         limit = self._config.timing.ready
@@ -232,7 +232,7 @@ class EmbeddedServer:
             if ready.done() and ready.exception() is not None:
                 await asyncio.wait({ended}, timeout=NOTICED_WITHIN)
             if ended.done():
-                raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._early_end_error, written)
+                raise (_KilledAtStart if process.was_killed else await asyncio.to_thread(self._early_end_error, offset))
             if not ready.done():
                 raise TemporalUnavailable(
                     f"The Temporal server did not become healthy within {limit:g} seconds. See {self._config.log_path}."
@@ -295,9 +295,9 @@ class EmbeddedServer:
                 except OSError as error:
                     raise port_taken_error(port, setting, error) from error
 
-    def _early_end_error(self, written: int) -> MaestroError:
+    def _early_end_error(self, offset: int) -> MaestroError:
         """Return the error for a server that ended before it was healthy, with the last line of its log."""
-        line = read_last_line(self._config.log_path, written)
+        line = read_last_line(self._config.log_path, offset)
         if "can't set frontend port" in line:
             return port_taken_error(self._config.port, self._config.port_setting)
         if "can't set UI port" in line:

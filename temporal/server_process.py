@@ -299,8 +299,8 @@ class ServerProcess:
                 os.kill(self.record.pid, number)
 
 
-async def start_held(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
-    """Start a process that runs ``command`` after ``release_held``, and ends if Maestro dies before that."""
+async def start_paused_process(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
+    """Start a process that runs ``command`` after ``release_paused_process``, and ends if Maestro dies before that."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
         stdin=asyncio.subprocess.PIPE,
@@ -311,13 +311,13 @@ async def start_held(command: Sequence[str], environment: dict[str, str], output
     )
 
 
-async def release_held(held: Child) -> None:
-    """Let a process that ``start_held`` started run its command."""
-    assert held.stdin is not None
-    with suppress(ConnectionError):  # The held process was killed; the caller that waits for its end notices that.
-        held.stdin.write(b"go\n")
-        await held.stdin.drain()
-    held.stdin.close()
+async def release_paused_process(process: Child) -> None:
+    """Let a process that ``start_paused_process`` started run its command."""
+    assert process.stdin is not None
+    with suppress(ConnectionError):  # The process was killed; the caller that waits for its end notices that.
+        process.stdin.write(b"go\n")
+        await process.stdin.drain()
+    process.stdin.close()
 
 
 async def start_watch_process(pid: int, config: ServerConfig) -> Child:

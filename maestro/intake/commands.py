@@ -89,7 +89,7 @@ def read_answer(tx: Transaction, received: ReceivedMessage) -> QuestionAnswer | 
     """Read a message as an answer to an open question; None for an ordinary message, such as one with files."""
     if received.message.attachments:
         return None
-    text = _read_text(tx, received.message.content)
+    text = _parse_reply_text(tx, received.message.content)
     waiting = tx.jobs.questions.list_open_questions(received.inbound_lane) if received.state.asking else ()
     named, replied_to = None, received.message.reply_to
     if text.number is not None:
@@ -123,7 +123,7 @@ def record_answer(tx: Transaction, received: ReceivedMessage, answer: QuestionAn
     return job
 
 
-def _read_text(tx: Transaction, content: str) -> ReplyText:
+def _parse_reply_text(tx: Transaction, content: str) -> ReplyText:
     """Parse a message as an answer; a number at its end names a question only if that question offers the rest."""
     choice = parse_choice(content)
     question = (

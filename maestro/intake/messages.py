@@ -167,7 +167,7 @@ class Intake:
             tx.inbox.ignored.add_ignored(message.address, ignored)
             return AcceptedMessage(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
         backlog = self._find_backlog_refusal(tx, state)
-        if backlog is not None and not self._makes_room(tx, received, meant):
+        if backlog is not None and not self._frees_slot(tx, received, meant):
             raise backlog
         job = self._handle_message(tx, received, meant)
         if backlog is not None:
@@ -222,7 +222,7 @@ class Intake:
             f"{waiting} messages are waiting already; this message was not accepted. Please send it again in a while."
         )
 
-    def _makes_room(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> bool:
+    def _frees_slot(self, tx: Transaction, received: ReceivedMessage, meant: Meant) -> bool:
         obeyed = (
             meant is ControlWord.STOP
             and received.refusing_policy is None

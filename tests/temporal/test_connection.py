@@ -18,7 +18,7 @@ from temporal.client import (
     connect_and_check,
     connect_with_retries,
     connection_warning,
-    find_trouble,
+    find_connection_problem,
     watch_connection,
 )
 from temporal.endpoint import Endpoint, Tls, explain_error
@@ -338,6 +338,6 @@ async def test_a_running_connection_can_be_asked_for_its_trouble(port: int) -> N
         endpoint = Endpoint(gate.address, "default", api_key=KEY)
         client = await connect(endpoint)
         gate.key = "another"
-        assert "api key expired" in await find_trouble(client, endpoint)
+        assert "api key expired" in await find_connection_problem(client, endpoint)
         gate.key = KEY
-        assert await find_trouble(client, endpoint) == ""
+        assert await find_connection_problem(client, endpoint) == ""

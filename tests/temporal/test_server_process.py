@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 
 DIES_TOO_EARLY = """
 import asyncio, os, sys
-from temporal.server_process import start_held
+from temporal.server_process import start_paused_process
 
 async def main():
     with open(os.devnull, "ab") as nowhere:
-        held = await start_held(("/bin/sleep", "1000"), {}, nowhere)
+        held = await start_paused_process(("/bin/sleep", "1000"), {}, nowhere)
     print(held.pid, flush=True)
     os.kill(os.getpid(), 9)
 

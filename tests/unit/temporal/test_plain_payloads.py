@@ -15,7 +15,7 @@ from temporalio.worker._workflow import _CommandAwareDataConverter
 
 from temporal import sdk
 from temporal.client import DATA_CONVERTER
-from temporal.sdk import SDK_VERSION, skip_needless_visits
+from temporal.sdk import SDK_VERSION, skip_payload_visits
 
 
 class Counting(PayloadCodec):
@@ -54,13 +54,13 @@ async def encode(converter: DataConverter) -> Any:
 def test_the_installed_sdk_is_the_one_whose_functions_are_replaced(own: None) -> None:
     assert version("temporalio") == SDK_VERSION
     with capture_logs() as logs:
-        assert skip_needless_visits()
+        assert skip_payload_visits()
     assert logs == []
 
 
 @pytest.mark.usefixtures("own")
 async def test_plain_payloads_are_not_visited(monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_needless_visits()
+    skip_payload_visits()
     monkeypatch.setattr(bridge, "CommandAwarePayloadVisitor", None)
     assert (await encode(DATA_CONVERTER)).payload_count == 0
     created = _CommandAwareDataConverter.create(
@@ -74,7 +74,7 @@ async def test_plain_payloads_are_not_visited(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("own")
 async def test_a_codec_sees_every_payload() -> None:
-    skip_needless_visits()
+    skip_payload_visits()
     codec = Counting()
     await encode(dataclasses.replace(DATA_CONVERTER, payload_codec=codec))
     assert codec.asked == 1
@@ -85,6 +85,6 @@ def test_another_version_of_the_sdk_does_its_own_work(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sdk, "version", lambda _: "1.36.0")
     before = bridge.decode_activation
     with capture_logs() as logs:
-        assert not skip_needless_visits()
+        assert not skip_payload_visits()
     assert bridge.decode_activation is before
     assert [line["event"] for line in logs] == ["sdk.unknown"]
