@@ -1,4 +1,4 @@
-"""Column types and indexes that the tables share, and the row versions that invalidate cached values."""
+"""Column types and indexes that several tables use, and the row versions that invalidate cached values."""
 
 from datetime import UTC, datetime
 from enum import StrEnum

@@ -91,8 +91,8 @@ def next_draft_step(draft: Draft, job: JobStatus, shown_revision: int, *, free: 
     """Return the next action for a draft; the platform shows ``shown_revision``, and ``job`` is the job's status.
 
     ``free`` means that no other job sends or streams in the channel: a new message would separate the chunks of that
-    job. A job that waits later continues in the same message. After the job has ended, its draft is marked as stopped,
-    unless the answer has taken the draft's message.
+    job. A waiting job continues in the same message when it resumes. After the job has ended, its draft is marked as
+    stopped, unless the answer has taken the draft's message.
     """
     if job.ended:
         # A message that may not exist yet is sent first: only an existing message can be marked as stopped.

@@ -204,7 +204,7 @@ class _Guesses:
 
 
 class Throttle:
-    """A counter of wrong guesses by network address; it is safe to share between threads.
+    """A counter of wrong passwords or keys by network address; many threads may use one counter.
 
     A correct password is never refused: otherwise guesses from the same address, or from many addresses, would lock its
     owner out. But if a correct password were answered at once, an attacker could guess as fast as connections are

@@ -115,7 +115,7 @@ class ScanResult:
 
 
 class SecretScanner(Protocol):
-    """A scanner that finds secrets in texts; it is safe to share between threads."""
+    """A scanner that finds secrets in texts; many threads may use one scanner."""
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
         """Return the findings in a text; if the scan fails, the result has an ``error``, or an exception is raised."""

@@ -205,7 +205,7 @@ def has_letter(value: bytes) -> bool:
 
 
 def share_of_words(value: bytes) -> float:
-    """Return the share of a value that reads like words, from 0 to 1."""
+    """Return the fraction of a value that reads like words, from 0 to 1."""
     value = value[:JUDGED]
     letters = sum(len(part) for run in _LETTERS.findall(value) for part in _CASES.findall(run) if _is_word(part))
     punctuation = sum(value.count(sign) for sign in b"_-./: ")

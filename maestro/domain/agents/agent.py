@@ -37,7 +37,7 @@ class Permission(StrEnum):
 
 
 class BusyMode(StrEnum):
-    """What happens to a message while its lane (queue) is busy with an earlier one (docs/decisions.md: busy agents)."""
+    """What happens to a message while its lane (queue) is busy with another (docs/decisions.md: busy agents)."""
 
     QUEUE = "queue"
     COLLECT = "collect"

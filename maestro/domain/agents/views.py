@@ -184,7 +184,7 @@ def agent_detail(agent: Agent, fields: AgentFields, channels: Sequence[Binding])
 
 
 def version_page(versions: Sequence[AgentVersion], limit: int) -> VersionPage:
-    """Return a page of up to ``limit`` versions, newest first; a further one is only compared with the last one."""
+    """Return a page of up to ``limit`` versions, newest first; a further version is only compared with the last."""
     items = tuple(
         VersionSummary.from_row(edit, changed=tuple(change.field for change in _field_changes(edit, before)))
         for edit, before in zip(versions[:limit], [*versions[1:], None], strict=False)

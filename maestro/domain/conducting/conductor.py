@@ -74,7 +74,7 @@ users they allow, may have you change anything; all other users get your advice.
 If there are no agents but you, welcome people, ask what they would like help with and where, and propose one agent \
 to begin with.
 """
-"""The system prompt of a conductor that is created without one."""
+"""The system prompt of a conductor for which the operator gives no system prompt."""
 
 _CATEGORIES: Mapping[FactCategory, str] = {
     FactCategory.STICKY: "must never be forgotten; few",
@@ -181,7 +181,7 @@ class ActionOutcome:
 
 
 def failure_sentence(tag: Tag, reason: str) -> str:
-    """Return the sentence that gives the reason why one of a conductor's tags failed."""
+    """Return the sentence that tells users why a conductor's tag failed."""
     noun, outcome = _FAILED_CHANGES[tag.name]
     subject = tag_subject(tag)
     return f"{noun} {f'“{subject}” ' if subject else ''}{outcome}: {reason.rstrip('.')}."

@@ -40,7 +40,7 @@ INSTRUCTIONS = {
 
 
 class ConversationStatus(StrEnum):
-    """The state of a conversation; after one is closed, the next message opens a new one."""
+    """The state of a conversation; once it is closed, the next message opens a new conversation."""
 
     ACTIVE = "active"
     CLOSED = "closed"

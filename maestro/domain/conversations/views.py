@@ -140,7 +140,7 @@ class MessageRange:
         return self.following.message.created_at if self.following is not None else None
 
     def covers_moment(self, moment: datetime) -> bool:
-        """Return whether a moment lies in the time that the range covers."""
+        """Return whether a time lies between the start and the end of the range."""
         return (self.since is None or self.since <= moment) and (self.until is None or moment < self.until)
 
 

@@ -185,8 +185,8 @@ def fact_line(text: str) -> str:
 def nearest_category(name: str) -> FactCategory:
     """Return the category nearest to a name that a model wrote, so that no fact is lost for an unknown name.
 
-    The nearest category is the one that shares the most words with the name (small spelling differences count as
-    equal), or ``learned_pattern`` if none shares a word.
+    The nearest category has the most words in common with the name (small spelling differences count as
+    equal), or is ``learned_pattern`` without a common word.
     """
     written = re.split(r"[\W_]+", name.casefold())
 

@@ -43,7 +43,7 @@ def read_payload(body: bytes, content_type: str) -> object:
     """Return the value of a request body: JSON, a form, or plain text.
 
     A body with a JSON content type must be JSON; raises ``InvalidJson`` if it is not. With another content type or
-    none, an object or a list is read as JSON too, because programs often leave a wrong default in that header. A form
+    none, an object or a list is also read as JSON, because programs often leave a wrong default in that header. A form
     becomes an object of its fields; a form with the only field ``payload`` is read as JSON, because GitHub sends that.
     Any other body is text.
     """
