@@ -18,7 +18,7 @@ from maestro.domain.values import AccountName, OptionalSlug, Word
 class PlatformSettings(Section):
     """The settings that the section of every platform has."""
 
-    enabled: bool = setting(False, "whether the bot is connected")
+    enabled: bool = setting(False, "whether Maestro connects the bot")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice for this bot")
     agent: OptionalSlug = setting(
         "", "the slug of the agent that answers all messages to this bot; empty: the routing rules choose"
@@ -73,7 +73,7 @@ class BotSettings(Section):
 
     platform: Word = Field(description="the platform, as its package names the platform")
     account: AccountName = setting(DEFAULT_ACCOUNT, "a name of your choice, unique on the platform")
-    enabled: bool = setting(True, "whether the bot is connected")
+    enabled: bool = setting(True, "whether Maestro connects the bot")
     agent: OptionalSlug = setting(
         "", "the slug of the agent that answers all messages to this bot; empty: the routing rules choose"
     )
@@ -88,7 +88,7 @@ class ConnectorSettings(Section):
     slack: SlackSettings = SlackSettings()
     telegram: TelegramSettings = TelegramSettings()
     whatsapp: WhatsAppSettings = WhatsAppSettings()
-    bots: tuple[BotSettings, ...] = setting((), "further bots")
+    bots: tuple[BotSettings, ...] = setting((), "bots besides those of the sections above")
 
     @property
     def sections(self) -> dict[str, PlatformSettings]:

@@ -104,20 +104,20 @@ class EffectiveSettings:
 
     def merge_overrides(self, before: Overrides, changes: Mapping[str, JsonValue]) -> Overrides:
         """Return the overrides with the changes applied; raises ``NeedsRestart`` or ``InvalidEdit``."""
-        loaded, wanted = self._live.loaded, flatten_changes(changes)
+        loaded, changed = self._live.loaded, flatten_changes(changes)
         unsettable = {
             path: problem
-            for path, value in wanted.items()
+            for path, value in changed.items()
             # A value that an earlier release stored may always be removed, even if the key is not settable now.
             if (problem := find_unsettable_reason(path, loaded)) and not (value is None and path in before)
         }
         if unsettable:
             are_keys = all(path in KEYS for path in unsettable)
             raise (NeedsRestart if are_keys else InvalidEdit)("; ".join(unsettable.values()))
-        after = {path: value for path, value in {**before, **wanted}.items() if value is not None}
+        after = {path: value for path, value in {**before, **changed}.items() if value is not None}
         refused_before = apply_overrides(loaded, before).refused
         refused = apply_overrides(loaded, after).refused
-        problems = {problem: path for path, problem in refused.items() if path in wanted or path not in refused_before}
+        problems = {problem: path for path, problem in refused.items() if path in changed or path not in refused_before}
         if problems:
             raise InvalidEdit("; ".join(problems))
         return after

@@ -48,18 +48,18 @@ def apply_overrides(loaded: Loaded, values: Values) -> OverlaidSettings:
     An invalid override may have been valid with an earlier release or another configuration file.
     """
     refused = {path: sentence for path in values if (sentence := find_unsettable_reason(path, loaded))}
-    while wanted := {path: value for path, value in values.items() if path not in refused}:
+    while accepted := {path: value for path, value in values.items() if path not in refused}:
         tree: dict[str, Any] = json.loads(json.dumps(loaded.tree))
-        for path, value in wanted.items():
+        for path, value in accepted.items():
             section = tree
             *above, last = path.split(".")
             for name in above:
                 section = section.setdefault(name, {})
             section[last] = value
         try:
-            return OverlaidSettings(validate_settings(tree), wanted, refused)
+            return OverlaidSettings(validate_settings(tree), accepted, refused)
         except ValidationError as error:
-            refused |= _refused_by(error, wanted)
+            refused |= _refused_by(error, accepted)
     return OverlaidSettings(loaded.settings, {}, refused)
 
 

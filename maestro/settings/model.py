@@ -48,7 +48,7 @@ class Settings(Section):
     owner: OwnerSettings = OwnerSettings()
     agents: Annotated[
         tuple[AgentSettings, ...], unique(lambda agent: agent.slug, "two agents have the slug {}; rename one")
-    ] = setting((AgentSettings(slug="conductor", role="conductor"),), "the agents")
+    ] = setting((AgentSettings(slug="conductor", role="conductor"),), "the agents that answer")
     channels: Annotated[
         tuple[ChannelSettings, ...],
         unique(
