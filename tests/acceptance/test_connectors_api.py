@@ -77,7 +77,7 @@ async def test_a_reference_is_shown_as_it_is(http: httpx.AsyncClient) -> None:
         ({"secrets": {"token": "two\nlines"}}, "in one line"),
         ({"options": {"chanels": []}}, "chanels: unknown field; the fields are"),
         ({"platform": "icq"}, "there is no connector for 'icq'; the installed ones are: discord, slack"),
-        ({"platform": "web"}, "the web connector is there already"),
+        ({"platform": "web"}, "the web connector always exists"),
         ({"account": "a/b"}, "letters, digits"),
         ({"agent": "nobody"}, "nobody"),
     ],
