@@ -219,10 +219,11 @@ def _cut_inside_line(text: str, window: int, enough: int) -> int:
     return next(harmless, None) or next(_possible_cuts(text, window, enough), window)
 
 
-def _possible_cuts(text: str, window: int, enough: int) -> Iterator[int]:
+def _possible_cuts(text: str, window: int, min_length: int) -> Iterator[int]:
     """Yield cuts within a line, best first: after a sentence, else a word, else between two visible characters."""
     ends = {character.end() for character in CHARACTER.finditer(text, 0, window + 2)}
-    yield from (at for at in reversed([match.end() for match in SENTENCE.finditer(text, enough, window)]) if at in ends)
+    sentences = [match.end() for match in SENTENCE.finditer(text, min_length, window)]
+    yield from (at for at in reversed(sentences) if at in ends)
     words = (at for at in range(window, 0, -1) if text[at] in BLANKS)
     yield from (at for at in words if {at, at + 1} <= ends and text[:at].strip())
     yield from (at for at in range(window, 0, -1) if at in ends)

@@ -72,7 +72,8 @@ def names(path: str, tree: ast.Module) -> Iterator[Text]:
         if isinstance(node, ast.ClassDef):
             yield path, node.lineno, f"class {name}"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
-            yield path, node.lineno, f"def {name}({ast.unparse(node.args)})"
+            returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+            yield path, node.lineno, f"def {name}({ast.unparse(node.args)}){returns}"
 
 
 def main() -> None:

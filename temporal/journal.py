@@ -135,7 +135,7 @@ class Journal:
     async def journal_attempt(
         self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
     ) -> AsyncIterator[str | None]:
-        """Journal the block as an attempt; ``begin`` is the attempt, or a function that begins it in a thread."""
+        """Record the ``with`` block as an attempt: ``begin`` is the attempt, or a function that begins the attempt."""
         with time_attempt(name, self._observe), ExitStack() as scope:
             try:
                 own = begin if isinstance(begin, OwnAttempt) else await asyncio.to_thread(begin)

@@ -145,8 +145,8 @@ class ActivationExecutor(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        # Python 3.14 refuses to step a workflow's task within the step of another task: the function runs in the next
-        # iteration. The context is empty, as in the SDK's threads.
+        # Python 3.14 forbids to run one asyncio task inside another, so the event loop calls the function in its next
+        # iteration. The function gets an empty context (``contextvars``), as in the SDK's threads.
         loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
         # ``loop.run_in_executor`` returns an asyncio future unchanged.
         return cast("Future[Any]", future)
@@ -166,7 +166,7 @@ class ActivationExecutor(ThreadPoolExecutor):
             error = RuntimeError(f"a workflow raised {type(raised).__name__}")
         # A workflow sets itself as the running event loop, and none afterwards: the real loop is set again.
         asyncio._set_running_loop(loop)
-        if future.done():  # the SDK cancelled the activation
+        if future.done():  # The SDK no longer waits for the result.
             return
         if error is not None:
             future.set_exception(error)

@@ -205,7 +205,7 @@ class WhatsAppConnector(AccountConnector):
             size = str(file.get("file_size") or "")
             self._media.check_size(int(size) if size.isdecimal() else 0)
             await self._media.download_file(str(file.get("url") or ""), path)
-            if await asyncio.to_thread(_is_complete, path, str(file.get("sha256") or "")):
+            if await asyncio.to_thread(_has_checksum, path, str(file.get("sha256") or "")):
                 return path
         raise PermanentFetch("the download is damaged: it never matched WhatsApp's checksum")
 
@@ -216,7 +216,7 @@ class WhatsAppConnector(AccountConnector):
         return f"{who}, webhook /platforms/{PLATFORM}/{self.account}{warning}"
 
 
-def _is_complete(path: Path, expected: str) -> bool:
+def _has_checksum(path: Path, expected: str) -> bool:
     """Tell whether a file has the expected checksum; without a checksum the file is accepted."""
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()

@@ -65,7 +65,7 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegi
 def tool_names(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
     """Return a function that returns the names of the tools that an agent may call.
 
-    Only the process that runs an MCP server knows the server's tools, so every allowed tool counts as present.
+    Only the process that runs an MCP server knows the server's tools, so here every tool that is allowed is named.
     """
     settings = live.start
 

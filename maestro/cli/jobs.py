@@ -241,7 +241,7 @@ def prompt(
     call: Annotated[
         int | None,
         typer.Option(
-            metavar="ID", min=1, max=LARGEST, help="The id of the call in `maestro jobs show`; by default the last."
+            metavar="ID", min=1, max=LARGEST, help="The model call's id in `maestro jobs show`; default: the last."
         ),
     ] = None,
 ) -> Result:

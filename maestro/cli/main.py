@@ -142,7 +142,6 @@ def run(arguments: list[str]) -> int:
         get_command(app).main(arguments, prog_name="maestro", obj=given)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
-    # Every error becomes one line on stderr, so this outermost handler catches all of them.
     except Exception as error:  # noqa: BLE001 - every error has to become one line
         if given.debug:
             traceback.print_exc()

@@ -193,7 +193,7 @@ class Roster:
             return NoAccount(f"{NoAccount.public} {fix}")
         small = " The other accounts have too small a context window for this message (see window in llm.models)."
         failure = AccountsExhausted(
-            f"{AccountsExhausted.public} The first account may be called again at {wake_at:%Y-%m-%d %H:%M:%S} UTC; "
+            f"{AccountsExhausted.public} At {wake_at:%Y-%m-%d %H:%M:%S} UTC one of them may be called again; "
             f"add an account to get answers sooner.{small if self.unfit else ''}"
         )
         failure.wake_at = wake_at

@@ -211,7 +211,7 @@ class ShippedRules:
 
 @cache
 def shipped_rules() -> ShippedRules:
-    """Return the rules that Maestro ships, built once per process for posts and log lines."""
+    """Return the scanner's own rules, which are built once per process."""
     return ShippedRules()
 
 

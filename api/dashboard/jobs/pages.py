@@ -186,7 +186,7 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
     outages: list[Outage] = []
     found, following = tx.jobs.lists.list_jobs(filter_, after, PAGE_SIZE)
     # Each outage takes two queries, so the page shows at most three.
-    while len(outages) < 3 and (next_outage := _find_outage(tx, filter_, found)):
+    while len(outages) < 3 and (next_outage := _find_frequent_failure(tx, filter_, found)):
         outages.append(next_outage)
         excluded = [one.narrow_filter(filter_) for one in outages]
         found, following = tx.jobs.lists.list_jobs(filter_, after, PAGE_SIZE, excluded)
@@ -201,7 +201,7 @@ def _read_listing(tx: Transaction, filter_: JobFilter, group: str, cursor: str) 
     )
 
 
-def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob]) -> Outage | None:
+def _find_frequent_failure(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob]) -> Outage | None:
     """Return the most frequent kind of failure on a page as an outage; None if it is rare or already filtered."""
     if filter_.error is not None or filter_.reason is not None:
         return None
@@ -213,7 +213,7 @@ def _find_outage(tx: Transaction, filter_: JobFilter, listed: Sequence[ListedJob
     newest = next(job for job in failed if (job.error, error_pattern(job.reason)) == kind)
     since = max(filter(None, (filter_.since, newest.created_at - LOOK_BACK)))
     similar = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
-    earlier = tx.jobs.counts.list_failed(filter_.model_copy(update=similar))
+    earlier = tx.jobs.counts.list_failed_jobs(filter_.model_copy(update=similar))
     whole = find_outage(FailedJob(newest.id, newest.error, newest.reason, newest.created_at), earlier)
     return whole if whole.count >= OUTAGE_FAILURES else None
 

@@ -262,7 +262,8 @@ AgentOption = Annotated[
     ),
 ]
 UrlOption = Annotated[
-    str, typer.Option(metavar="URL", callback=_check_url, help="The web connector's address, if not the configured.")
+    str,
+    typer.Option(metavar="URL", callback=_check_url, help="The web connector's address; default: the configured one."),
 ]
 
 

@@ -215,7 +215,7 @@ def _model_steps(result: Results) -> Iterator[tuple[str, ...]]:
 
 
 def finished_results(steps: Sequence[JobStep]) -> dict[str, str]:
-    """Return the JSON results of the finished steps by name, except the steps after a failure, a stop or a wait."""
+    """Return the JSON results of finished steps by name, without the steps that report a failure, stop or wait."""
     done = (step for step in steps if step.state is StepState.DONE)
     return {step.step: step.result for step in done if not step.step.startswith(AFTERMATH)}
 

@@ -106,8 +106,8 @@ class AccountSettings(Section):
     type: Literal["api_key", "cli"] = setting(
         "api_key", "`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
     )
-    # These are field validators: a model validator in mode "before" would return Python objects, and the strict
-    # parser would then reject a list in the file for the tuple ``models``.
+    # The validators below are field validators. After a model validator in mode "before", the strict mode of pydantic
+    # would reject a list in the file for the tuple ``models``.
     provider: Word = setting(
         "",
         "`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, or `demo`, the built-in "

@@ -60,8 +60,8 @@ class TemporalSettings(Section):
     )
     heartbeat_seconds: float = setting(
         0,
-        "seconds without a heartbeat after which an activity is retried; a busy machine needs more. 0 means 10 with "
-        "the embedded server and 30 with an `address`",
+        "seconds without a heartbeat after which an activity is retried; Maestro waits longer on a busy machine. 0: "
+        "10 with the embedded server and 30 with an `address`",
         ge=0,
         le=3600,
     )
@@ -234,4 +234,4 @@ class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = live(
         "info", "the lowest level logged; libraries log only warnings and errors"
     )
-    format: Literal["text", "json"] = setting("text", "`text` for people, `json` for collectors")
+    format: Literal["text", "json"] = setting("text", "`text` for people, `json` for log collectors")

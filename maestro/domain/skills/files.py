@@ -207,7 +207,7 @@ def _parse_list(key: str, value: object) -> list[str]:
 def _check_characters(key: str, text: str) -> None:
     """Raise ``InvalidSkill`` for lone surrogates, which databases reject, and for control characters."""
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-        raise InvalidSkill(f"{key} has a control character or an incomplete character; remove it")
+        raise InvalidSkill(f"{key} has a control character or a character that is not valid Unicode; remove it")
 
 
 def remove_repeats(items: list[str], key: Callable[[str], str]) -> tuple[str, ...]:

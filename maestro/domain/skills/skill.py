@@ -248,7 +248,7 @@ class SkillIndex:
             )
             for skill in map(self._skills.__getitem__, positions)
         )
-        # A text found as a keyword may be only a pattern of this skill, or the reverse; the skill then has no points.
+        # A match may belong to another skill: the same text is a keyword there and a pattern here, or the reverse.
         return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
 
     def _find_keywords(self, message: ScoredMessage) -> set[str]:

@@ -319,7 +319,7 @@ class Deadline:
             async with asyncio.timeout(seconds):
                 return await self.inner.complete(request)
         except TimeoutError:
-            pass  # ModelTimeout is raised below, so that its context does not hold the cancelled call
+            pass  # ModelTimeout is raised below, so that its ``__context__`` does not keep the cancelled call
         raise ModelTimeout(
             f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
             "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."

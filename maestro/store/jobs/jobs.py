@@ -195,7 +195,7 @@ class Jobs(Claims):
     def park_job(self, job_id: str, wait: Wait) -> None:
         """Let a running job wait: it releases its lane and keeps its position, to be next when it resumes.
 
-        The job resumes at ``wait.wake_at``, or sooner if ``wake_job`` was called after the job last resumed.
+        The job resumes at ``wait.wake_at``, or sooner if ``wake_job`` is called; a call since the last resume counts.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
         at = wait.wake_at

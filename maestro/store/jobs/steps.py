@@ -70,7 +70,7 @@ _OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
 
 
 def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
-    """Return the attempt in which the current code runs; None if that attempt is at another step."""
+    """Return the attempt in which the current code runs, if it is an attempt at this step, else None."""
     own = _OWN.get()
     return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 

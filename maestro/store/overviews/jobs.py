@@ -197,7 +197,7 @@ class JobCounts(Repository):
         )
         return [FailureCount(*row) for row in self._run_statement(groups).all()]
 
-    def list_failed(self, job_filter: JobFilter) -> Iterator[FailedJob]:
+    def list_failed_jobs(self, job_filter: JobFilter) -> Iterator[FailedJob]:
         """Yield the failed jobs that match a filter, newest first."""
         failed = select(Job.id, Job.error, Job.reason, Job.created_at).where(
             *filter_conditions(job_filter, sifted=True)

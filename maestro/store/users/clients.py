@@ -106,7 +106,7 @@ class PayingClients(Repository):
         return self._find_first(select(Client).where(Client.slug == slug, Client.slug != ""))
 
     def _require_unused_names(self, slug: str, name: str) -> None:
-        """Raise ``Conflict`` if a slug belongs to a client with another name."""
+        """Raise ``Conflict`` if the slug is already the slug or the name of a client with another name."""
         taken = self._find_by_slug(slug) or self._find_by_name(slug)
         if taken is not None and taken.name != name:
             raise Conflict(f"the slug {slug} belongs to the client {taken.name!r}; choose another slug")

@@ -60,7 +60,7 @@ LOOKS: dict[str, Look] = {
         JobFilter(), AFTER, 50, [JobFilter(status=(JobStatus.FAILED,), error="E", reason="no * s", since=MORNING)]
     ),
     "failed jobs of an error": lambda tx: list(
-        tx.jobs.counts.list_failed(JobFilter(status=(JobStatus.FAILED,), error="E", since=MORNING))
+        tx.jobs.counts.list_failed_jobs(JobFilter(status=(JobStatus.FAILED,), error="E", since=MORNING))
     ),
     "a job": lambda tx: tx.jobs.lists.read_record(tx.jobs.list_running()[0].id),
     "counts of jobs": lambda tx: tx.jobs.counts.count_by_status(JobFilter()),

@@ -118,7 +118,7 @@ def test_an_unknown_key_is_told() -> None:
         ("---\nslug: tea\n---\n\n", "has no instructions for the model"),
         ("---\nslug: tea\nname: [a]\n---\nBoil", "name is a list or a mapping"),
         ("---\nslug: tea\nauthor: " + "x" * 201 + "\n---\nBoil", "author has more than 200 characters"),
-        ('---\nslug: tea\nname: "\\uD800"\n---\nBoil', "incomplete character"),
+        ('---\nslug: tea\nname: "\\uD800"\n---\nBoil', "not valid Unicode"),
         ('---\nslug: tea\ntriggers: {keywords: ["a\\x07"]}\n---\nBoil', "control character"),
         ("---\nslug: tea\ntriggers: tea\n---\nBoil", "triggers is not valid"),
         ("---\nslug: tea\ntriggers: [tea]\n---\nBoil", "triggers is not valid"),
