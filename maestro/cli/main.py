@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "worker": ("processes:worker", "Run workflows and model calls, beside a Temporal server of your own."),
     "api": ("processes:api", "Run the dashboard and the API, beside a Temporal server of your own."),
     "connect": ("processes:connect", "Run connectors, beside a Temporal server of your own."),
-    "chat": ("chat.terminal", "Talk to an agent from here."),
+    "chat": ("chat", "Talk to an agent from here."),
     "jobs": ("jobs", "List, show, replay and cancel jobs."),
     "questions": ("questions", "List and answer the questions of agents."),
     "agents": ("agents", "List, show, make, change and archive agents."),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat.client import ChatClient, ChatFailed, ChatVisit, ForeignChannel, Frame
-from maestro.cli.chat.terminal import ChatScreen, ask_once
+from connectors.web_client import ChatClient, ChatFailed, ChatVisit, ForeignChannel, Frame
+from maestro.cli.chat import ChatScreen, ask_once
 from maestro.domain.messages import Address
 from tests.support.command import maestro
 from tests.support.instance import free_port, until

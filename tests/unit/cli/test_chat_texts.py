@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat.client import (
+from connectors.web_client import (
     ChatAnswer,
     ChatVisit,
     VisitFiles,

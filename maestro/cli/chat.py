@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from maestro.cli.chat.client import (
+from connectors.web_client import (
     ChatAnswer,
     ChatClient,
     ChatFailed,
