@@ -249,7 +249,7 @@ async def test_there_is_nothing_left_to_answer(rows: JobRows, control: Conversat
     control.delete(conversation_id, "a test", facts=False)
     jobs = JobOperations(rows.store, no_temporal)
     for mode in ReplayMode:
-        with pytest.raises(Conflict, match="was deleted with its conversation"):
+        with pytest.raises(Conflict, match="were deleted with its conversation"):
             await jobs.replay(job_id, mode, "a test")
 
 
