@@ -67,7 +67,7 @@ async def test_a_server_where_all_is_well_and_somebody_works(port: int) -> None:
     client = await connect(endpoint)
     async with asyncio.timeout(30), Worker(client, task_queue="worked-on", activities=[nothing]):
         # Nothing tells us when the server has heard a worker ask, so we ask the server until it has.
-        while "nobody" in named(checks := await diagnose_temporal(endpoint, ["worked-on"]))["pollers"].found:  # noqa: ASYNC110
+        while "no worker" in named(checks := await diagnose_temporal(endpoint, ["worked-on"]))["pollers"].found:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert [check.check for check in checks] == ["Temporal", "namespace", "search attributes", "pollers"]
     assert {check.verdict for check in checks} == {DiagnosisLevel.FINE}
