@@ -1,6 +1,6 @@
 """The web connector: browsers and programs talk to agents over WebSocket and HTTP on one port."""
 
-from connectors.web.config import WebConfig, is_loopback
+from connectors.web.config import WebConfig
 from connectors.web.connector import WebConnector
 
-__all__ = ["WebConfig", "WebConnector", "is_loopback"]
+__all__ = ["WebConfig", "WebConnector"]

@@ -1,10 +1,10 @@
 """The configuration of the web connector, and the limits of the web protocol."""
 
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.settings.section import is_loopback
 from maestro.serving import ConnectionLimits
 
 PLATFORM = "web"
@@ -61,13 +61,3 @@ class WebConfig:
             )
         if self.local_owner and self.api_key:
             raise ConfigurationError("The local user can be the owner only while web.apiKey is empty.")
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this computer can reach ``host``; a name other than localhost counts as reachable by others."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

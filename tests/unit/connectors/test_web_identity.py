@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from connectors.base import Identity, IdentityRole
-from connectors.web.config import WebConfig, is_loopback
+from connectors.web.config import WebConfig
 from connectors.web.frames import WebCredentials
 from connectors.web.identity import PURPOSE, ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import ConfigurationError, Unauthorized
 from maestro.domain.network import TooManyAttempts
+from maestro.domain.settings.section import is_loopback
 from tests.support.memory_context import MemoryContext
 
 KEY = b"0123456789abcdef"
