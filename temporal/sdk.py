@@ -145,7 +145,7 @@ class ActivationExecutor(ThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        # Python 3.14 forbids to run one asyncio task inside another, so the event loop calls the function in its next
+        # Python 3.14 lets no asyncio task run inside another one, so the event loop calls the function in its next
         # iteration. The function gets an empty context (``contextvars``), as in the SDK's threads.
         loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
         # ``loop.run_in_executor`` returns an asyncio future unchanged.
