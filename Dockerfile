@@ -9,12 +9,12 @@ WORKDIR /build
 
 # The packages before our code, because they change less often. Hashes and wheels only: nothing that was not reviewed
 # with the lock files runs here, and no compiler is needed.
-COPY requirements-build.lock requirements-run.lock ./
+COPY requirements-build.lock requirements-image.lock ./
 RUN python -m venv /opt/tools \
     && /opt/tools/bin/pip install --no-deps --require-hashes --only-binary :all: --requirement requirements-build.lock
 RUN python -m venv --without-pip /opt/maestro \
     && /opt/tools/bin/pip --python /opt/maestro/bin/python install \
-       --no-deps --require-hashes --only-binary :all: --compile --requirement requirements-run.lock
+       --no-deps --require-hashes --only-binary :all: --compile --requirement requirements-image.lock
 
 COPY pyproject.toml LICENSE ./
 COPY maestro maestro

@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up set-up-to-run up test check bench kills format lock clean compiled-tests
+.PHONY: help set-up set-up-to-run up test test-postgresql check bench kills format lock clean compiled-tests
 
 # The slowest first: they run side by side.
 CHECKS := check-types check-style check-imports check-architecture
@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup --durations=10
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "  ARGS=... goes to maestro, pytest or the benchmarks; PYTHON=... names the Python to use (3.11 to 3.14)."
 
 set-up: ## Create .venv with all that the checks and tests need (every target does this when it is needed)
@@ -31,6 +31,13 @@ test: set-up ## Run every check and every test
 	@browser=$$(scripts/find-browser) || exit 1; \
 	$(MAKE) --no-print-directory --jobs 3 $(filter-out check-architecture,$(CHECKS)) compiled-tests && \
 	MAESTRO_TEST_CHROMIUM="$$browser" $(PYTEST) $(ARGS)
+
+ON_POSTGRESQL := tests/unit/store tests/acceptance tests/temporal tests/chaos
+
+test-postgresql: set-up ## Run the tests of store, features, Temporal and kills on PostgreSQL; starts a server for them
+	@folder=$$(scripts/find-postgresql) || exit 1; \
+	$(MAKE) --no-print-directory compiled-tests && \
+	MAESTRO_TEST_STORE=postgresql MAESTRO_TEST_POSTGRESQL_BIN="$$folder" $(PYTEST) $(or $(ARGS),$(ON_POSTGRESQL))
 
 check: set-up ## Run formatter, linter, types, import contracts and the architecture test
 	@$(MAKE) --no-print-directory --jobs 2 $(CHECKS)
@@ -69,12 +76,13 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 lock: set-up ## Pin the requirements with hashes; ARGS=--upgrade moves them all to the newest allowed
 	$(BIN)/python -m pip install --quiet uv
-	$(COMPILE) --group dev --output-file requirements.lock $(ARGS) pyproject.toml
+	$(COMPILE) --group dev --all-extras --output-file requirements.lock $(ARGS) pyproject.toml
 	$(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-run.lock pyproject.toml
+	$(COMPILE) --upgrade --all-extras --constraint requirements.lock --output-file requirements-image.lock pyproject.toml
 	printf 'hatchling\neditables\n' | $(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-build.lock -
 	@# A wheel of every package that running needs must exist for every supported Python.
 	for version in 3.11 3.12 3.13 3.14; do $(BIN)/uv pip compile --quiet --python-version $$version --only-binary :all: \
-	  --output-file /dev/null requirements-run.lock requirements-build.lock || exit 1; done
+	  --output-file /dev/null requirements-image.lock requirements-build.lock || exit 1; done
 	$(BIN)/python -m pip uninstall --quiet --yes uv
 
 clean: ## Remove the environment and every cache; your data stays

@@ -1,9 +1,8 @@
 """The chunks of a delivery: cutting a text for its platform, storing the chunks, and choosing the next to send."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from connectors.base import Connector, EditsMessages, FailureScope, PermanentSend, Renders
 from connectors.hub import SendAction, choose_action, choose_action_in_doubt
@@ -14,6 +13,7 @@ from maestro.domain.jobs.job import FAILURE_NOTICE, Job, is_background
 from maestro.domain.messages import Button, OutgoingMessage
 from maestro.domain.redaction import Redact
 from maestro.store.deliveries.deliveries import DeliveryStart
+from maestro.store.files import MediaFolder
 from maestro.store.transaction import Transaction
 
 MOST_CHUNKS = 6
@@ -81,8 +81,10 @@ def store_chunks(
 ) -> list[Delivery]:
     """Store the chunks of a message in order; the first text replaces the draft, the message shown while it is written.
 
-    The row of the first chunk is marked as being sent; the returned chunk does not have this mark yet.
+    The row of the first chunk is marked as being sent; the returned chunk does not have this mark yet. Every chunk of a
+    restored job is stored as one whose earlier send has no known outcome.
     """
+    since = job.backed_up_at
     draft_id = _take_draft(tx, job, connector) if start.draft else ""
     parts = split_into_chunks(content.text, content.files, connector)
     if draft_id and not (parts and parts[0].file is None and not parts[0].filename):
@@ -104,9 +106,11 @@ def store_chunks(
                 reply_to=reply_id if seq == 0 else "",
                 edits=draft_id if seq == 0 else "",
                 created_at=tx.now,
+                state=DeliveryState.PENDING if since is None else DeliveryState.SENDING,
+                tried_at=since,
                 **job.address.model_dump(),
             ),
-            sending=seq == 0,
+            sending=seq == 0 and since is None,
         )
         for seq, part in enumerate(parts)
     ]
@@ -168,9 +172,9 @@ class DueChunk:
 
 @dataclass(frozen=True)
 class ChunkQueue:
-    """Chooses the next chunk of a delivery to send; ``path`` returns the path of a stored file by its digest."""
+    """Chooses the next chunk of a delivery to send; ``files`` is the storage of the files that chunks send."""
 
-    path: Callable[[str], Path]
+    files: MediaFolder
 
     def take_next_chunk(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, and mark it as being sent before the platform is called.
@@ -185,12 +189,14 @@ class ChunkQueue:
             doubtful = action in (SendAction.LEAVE, SendAction.RESEND)
             if doubtful and self.apply_duplicate_rule(tx, outgoing, connector) is SendAction.LEAVE:
                 continue
-            tx.deliveries.mark_sending(outgoing.id)
+            tx.deliveries.mark_sending(outgoing.id, outgoing.address)
             return DueChunk(outgoing, action)
         return None
 
-    def take_first_chunk(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
-        """Return the first chunk of a message that was just stored, of which no chunk can be unconfirmed."""
+    def take_first_chunk(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
+        """Return the first chunk of a message that was just stored; only a restored job's can be unconfirmed."""
+        if chunks and chunks[0].state in IN_DOUBT:
+            return self.take_next_chunk(tx, chunks, connector)
         return DueChunk(self._build_message(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
     def apply_duplicate_rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
@@ -203,7 +209,7 @@ class ChunkQueue:
         return action
 
     def _build_message(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
-        path = self.path(chunk.digest) if chunk.digest else None
+        path = self.files.path_of_digest(chunk.digest) if chunk.digest else None
         # Whether a user waits matters only for an unconfirmed chunk, so the query is skipped for other chunks.
         unasked = chunk.state in IN_DOUBT and is_background(
             tx.jobs.delegations.read_lineage(tx.jobs.get(chunk.job_id))[-1]

@@ -295,7 +295,7 @@ class ContextActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:
         """Build and store the prompt of a job; return the prompt's id and size."""
-        with self._store.begin() as tx:
+        with self._store.begin(job=ref.job_id) as tx:
             # An optional step that timed out in Temporal may still run here; that step must not write any more.
             tx.jobs.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)

@@ -62,7 +62,7 @@ class ConversationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def record_message(self, ref: StepRef) -> ConversationOutcome:
         """Record the message by its inbox id, so that a restarted job finds it instead of adding it again."""
-        with self.store.begin() as tx:
+        with self.store.begin(job=ref.job_id) as tx:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
             for row in tx.jobs.merged.list_answered_messages(job):  # oldest first
@@ -190,7 +190,7 @@ class TagActivities:
             answer = get_final_answer(tx, step)
         # A scan for secrets may take long, so no transaction is open during it.
         answer = replace(answer, tags=tuple(redact_tag(tag, rules.redact) for tag in answer.tags))
-        with self.store.begin() as tx:
+        with self.store.begin(job=step.job_id) as tx:
             outcome = _act_and_record(tx, step, answer, rules)
             if isinstance(outcome, Question):
                 tx.call_after_commit(self.on_question)

@@ -11,7 +11,7 @@ from temporalio import activity
 
 from activities.chunks import ChunkQueue, DueChunk, OutgoingContent, find_late_failure, outgoing_content, store_chunks
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
-from connectors.hub import ConnectorHub, SendAction, TypingIndicators, perform_send_action
+from connectors.hub import ConnectorHub, SendAction, TypingIndicators
 from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
@@ -108,9 +108,10 @@ class DeliveryActivities:
         sent = 0
         while (due := remaining.following) is not None:
             # A stop takes effect between two chunks: an interrupted send would leave its chunk unconfirmed.
-            outcome = await result_despite_cancellation(perform_send_action(prepared.connector, due.chunk, due.action))
+            sending = self.connectors.perform_send_action(prepared.connector, due.chunk, due.action)
+            outcome = await result_despite_cancellation(sending)
             # The commit of a receipt is retried until it succeeds: without the receipt, the chunk might be sent twice.
-            settle = partial(self._settle_send, step, prepared.connector, due, outcome)
+            settle = partial(self.store.widen_scope, partial(self._settle_send, step, prepared.connector, due, outcome))
             remaining = await commit_persistently(self.store, settle)
             sent += 1
         if remaining.problem is not None:
@@ -132,9 +133,9 @@ class DeliveryActivities:
         if chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is FailureScope.MESSAGE:
             return self._separate_from_draft(step.job_id, chunk)
         if isinstance(outcome, SendFailure):
-            self._record_failure(due, outcome)
+            self._record_failure(step, due, outcome)
             raise outcome
-        with self.store.begin() as tx:
+        with self.store.begin(job=step.job_id) as tx:
             tx.deliveries.mark_sent(chunk.id, outcome)
             if chunk.edits:
                 tx.deliveries.drafts.delete_draft(step.job_id)
@@ -145,7 +146,7 @@ class DeliveryActivities:
 
         Raises ``JobEnded`` when the job was closed while it waited for the lane: its message must not be sent any more.
         """
-        with self.store.begin() as tx:
+        with self.store.begin(job=step.job_id) as tx:
             job = tx.jobs.read(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
@@ -165,7 +166,7 @@ class DeliveryActivities:
             else:
                 content = outgoing_content(tx, job, start) if redacted is None else redacted
                 chunks = store_chunks(tx, job, start, content, connector)
-                first = self.queue.take_first_chunk(tx, chunks)
+                first = self.queue.take_first_chunk(tx, chunks, connector)
             stopped = Stopped("stopped before its message was sent") if job.stop_requested else None
             problem = stopped if first is not None else find_late_failure(chunks)
             if problem is not None:
@@ -181,11 +182,11 @@ class DeliveryActivities:
         """
         redact = self.redact()
         if redact is keep_text:
-            return self._prepare_delivery(step)
+            return self.store.widen_scope(partial(self._prepare_delivery, step))
         with self.store.view() as tx:
             job = tx.jobs.read(step.job_id)
             content = outgoing_content(tx, job, tx.deliveries.read_start(job, step.purpose))
-        return self._prepare_delivery(step, content.redact_secrets(redact))
+        return self.store.widen_scope(partial(self._prepare_delivery, step, content.redact_secrets(redact)))
 
     def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | None:
         """Prepare the delivery if the outbound lane is free, else return None after reading the lane's row only."""
@@ -196,10 +197,10 @@ class DeliveryActivities:
 
     def _separate_from_draft(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
         """Prepare a chunk for sending as a new message, because its draft cannot be edited any more."""
-        with self.store.begin() as tx:
+        with self.store.begin(job=job_id) as tx:
             tx.deliveries.drafts.delete_draft(job_id)
             tx.deliveries.detach_draft(chunk.id)
-            tx.deliveries.mark_sending(chunk.id)
+            tx.deliveries.mark_sending(chunk.id, chunk.address)
         return RemainingDelivery(
             DueChunk(chunk.model_copy(update={"edits": "", "tried_at": None}), SendAction.SEND), awaited=True
         )
@@ -209,14 +210,14 @@ class DeliveryActivities:
 
         First the delivery reports are read again, because a report may have arrived since the last check.
         """
-        with self.store.begin() as tx:
+        with self.store.begin(job=step.job_id) as tx:
             receipt = tx.deliveries.reports.find_receipt(chunk.address, chunk.key)
             if receipt is not None:
                 tx.deliveries.mark_sent(chunk.id, receipt)
                 return self._remaining_delivery(tx, step, connector, chunk)
             tx.jobs.steps.require_newest()
             if self.queue.apply_duplicate_rule(tx, chunk, connector) is SendAction.RESEND:
-                tx.deliveries.mark_sending(chunk.id)
+                tx.deliveries.mark_sending(chunk.id, chunk.address)
                 return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
             return self._remaining_delivery(tx, step, connector, chunk)
 
@@ -245,13 +246,13 @@ class DeliveryActivities:
         _finish_delivery(tx, step, progress.chunks, progress.dependents)
         return RemainingDelivery(awaited=progress.waiting)
 
-    def _record_failure(self, due: DueChunk, failure: SendFailure) -> None:
+    def _record_failure(self, step: DeliverStep, due: DueChunk, failure: SendFailure) -> None:
         """Store the failure of a send; a chunk that an earlier try may have sent stays unconfirmed.
 
         A refusal of the whole channel disables the channel; a refusal of the account is reported to its connector.
         """
         chunk, scope = due.chunk, failure.scope if isinstance(failure, PermanentSend) else None
-        with self.store.begin() as tx:
+        with self.store.begin(job=step.job_id) as tx:
             tx.jobs.steps.require_newest()  # Only the newest attempt may change the row of the chunk.
             if due.action is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.count_repeat(chunk.id, -1)

@@ -41,7 +41,7 @@ class RoutingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
         """Return the agent that answers this message; without an agent, the job is closed as dropped."""
-        with self.store.begin() as tx:
+        with self.store.begin(job=ref.job_id) as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._decide_route(tx, job)
             if outcome.action is RouteAction.DROP:

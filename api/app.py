@@ -28,7 +28,7 @@ from api.dashboard.jobs import pages as job_list
 from api.front import FrontDoor
 from api.guards import RequestAccess
 from api.parts import ApiParts
-from api.routes import jobs, knowledge, resources, service
+from api.routes import codec, jobs, knowledge, resources, service
 
 DESCRIPTION = "The API of Maestro. Authenticate by HTTP Basic as maestro (or viewer), or by the cookie of POST /login."
 
@@ -103,6 +103,9 @@ def build_app(parts: ApiParts) -> FastAPI:
     if parts.outside is not None:
         app.state.mcp = mcp.LazyServer(parts.outside, parts.version)
         _add_routes(app, mcp.router)
+    if parts.payloads is not None:
+        _add_routes(app, codec.router)
+        app.add_middleware(codec.CodecOrigins, origins=tuple(parts.payloads.origins))
     errors.register_handlers(app)
     pages.show_error_pages(app)
     app.add_middleware(FrontDoor, parts=parts)

@@ -10,8 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import UnknownHost, error_response, unexpected_error_response
 from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
-from maestro.domain.network import DEFAULT_PORTS, KnownHosts, RequestOrigin, host_name, parse_origin
+from maestro.domain.network import CODEC_PATH, DEFAULT_PORTS, KnownHosts, RequestOrigin, host_name, parse_origin
 from maestro.store.users.audit import set_origin
+
+TRUSTED_ORIGIN = "maestro.trusted_origin"
+"""The key of the ASGI scope that marks a request of such a page, whose origin was checked."""
 
 SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
 """The URL schemes of the web connector for sockets and uploads, by the URL scheme of the page."""
@@ -76,7 +79,9 @@ class FrontDoor:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        refusal = self._find_refusal(scope["method"], headers)
+        if self._comes_from_temporal_ui(scope["path"], headers):
+            scope[TRUSTED_ORIGIN] = True
+        refusal = self._find_refusal(scope, headers)
         connector = () if refusal else connector_origins(self._parts, scope["scheme"], headers["host"])
         sender = _HeaderSender(send, POLICY.format(connect=" ".join(("'self'", *connector))), scope["scheme"])
         if refusal is not None:
@@ -93,12 +98,18 @@ class FrontDoor:
             if not sender.started:
                 await unexpected_error_response()(scope, receive, sender)
 
-    def _find_refusal(self, method: str, headers: Headers) -> MaestroError | None:
+    def _comes_from_temporal_ui(self, path: str, headers: Headers) -> bool:
+        payloads = self._parts.payloads
+        return path.startswith(f"{CODEC_PATH}/") and payloads is not None and headers.get("origin") in payloads.origins
+
+    def _find_refusal(self, scope: Scope, headers: Headers) -> MaestroError | None:
         if not self._hosts.accepts_hosts(headers.getlist("host")):
             return UnknownHost(
                 "Maestro does not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
             )
-        if method not in SAFE_METHODS and not _comes_from_own_page(headers):
+        if scope["method"] in SAFE_METHODS or TRUSTED_ORIGIN in scope:
+            return None
+        if not _comes_from_own_page(headers):
             return Forbidden("This request comes from a page of another site, so it may not change anything here.")
         return None
 

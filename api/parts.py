@@ -1,6 +1,6 @@
 """The parts on which the routes and pages of the API depend, passed in by ``maestro.bootstrap``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maestro.chat import ChatService
@@ -57,14 +57,32 @@ class AgentChat:
     rules: Callable[[], ChatSettings] = ChatSettings
 
 
+RawPayload = tuple[Mapping[str, bytes], bytes]
+"""The metadata and the data of one of Temporal's payloads."""
+
+
+@dataclass(frozen=True)
+class PayloadCoding:
+    """The encryption of Temporal's payloads; ``decrypt`` raises ``EncryptionKeyMissing``.
+
+    ``origins`` are the web origins of Temporal's Web UI, whose pages may call the codec endpoint.
+    """
+
+    encrypt: Callable[[Sequence[RawPayload]], Iterable[RawPayload]]
+    decrypt: Callable[[Sequence[RawPayload]], Iterable[RawPayload]]
+    namespace: str
+    origins: frozenset[str] = frozenset()
+
+
 @dataclass
 class ApiParts:
     """Everything that the routes and pages of one application use.
 
     ``web_port`` is the port of the web connector for browsers, on the host of the dashboard; 0 if the web connector
     does not run. With ``demo`` the built-in model answers. ``outside`` are the tools of external agents, None without
-    an MCP server; ``chat`` is None without an agent chat. ``redact`` returns the function that removes secrets from
-    facts and states. ``redact`` and ``budgets`` are called at each use.
+    an MCP server; ``chat`` is None without an agent chat, ``payloads`` without encryption of Temporal's payloads.
+    ``redact`` returns the function that removes secrets from facts and states. ``redact`` and ``budgets`` are called at
+    each use.
     """
 
     store: Store
@@ -88,6 +106,7 @@ class ApiParts:
     clock: Clock = utc_now
     outside: OutsideTools | None = None
     chat: AgentChat | None = None
+    payloads: PayloadCoding | None = None
     redact: Callable[[], Redact] = lambda: keep_text
     budgets: Callable[[], BudgetSettings] = lambda: BudgetSettings(day_usd=0)
 

@@ -22,6 +22,7 @@ from benchmarks.measure.memory import memory
 from benchmarks.measure.scanner import scanner
 from benchmarks.measure.stages import counts, stages
 from benchmarks.measure.start import start
+from benchmarks.measure.writers import writers
 from benchmarks.model import model
 from benchmarks.processes import ROOT, sources_of
 from benchmarks.report import JSON, as_json, table, write_pages
@@ -41,7 +42,12 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "memory": memory,
     "lists": lists,
 }
-MORE: dict[str, Callable[[Bench], Awaitable[Section]]] = {"fairness": fairness, "chat": chat, "scanner": scanner}
+MORE: dict[str, Callable[[Bench], Awaitable[Section]]] = {
+    "fairness": fairness,
+    "chat": chat,
+    "scanner": scanner,
+    "writers": writers,
+}
 """What is measured only when it is named."""
 
 

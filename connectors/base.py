@@ -219,7 +219,11 @@ class ConnectorContext(Protocol):
         ...
 
     async def upload_file(self, attachment_id: str) -> Path:
-        """Return the path of a stored upload, for reading only; raises ``NotFound``."""
+        """Return the path of a stored upload on this host, for reading only; raises ``NotFound``."""
+        ...
+
+    async def fetch_file(self, message: OutgoingMessage) -> Path:
+        """Return the path of the file of a message that was sent, for reading only; raises ``NotFound``."""
         ...
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:

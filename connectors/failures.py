@@ -43,6 +43,13 @@ class NotDispatched(SendFailure):
     surely_unsent = True
 
 
+class FileUnavailable(NotDispatched):
+    """The file of a message cannot be read at present; the send is repeated like the use of a busy store."""
+
+    public = "The file of the message cannot be read."
+    source = FailureSource.STORE
+
+
 class RetryableSend(SendFailure):
     """A rate limit: the platform did nothing and asked to wait for ``retry_after``."""
 

@@ -13,14 +13,18 @@ from typing import TypeVar
 import structlog
 
 from connectors.base import AcknowledgesMessages, Connector, EditsMessages, Idempotency, OnAmbiguous, Reconciles
-from connectors.failures import FailureScope, NotDispatched, PermanentSend, SendFailure
-from maestro.domain.errors import MaestroError
+from connectors.failures import FailureScope, FileUnavailable, NotDispatched, PermanentSend, SendFailure
+from maestro.domain.cluster import Lease
+from maestro.domain.errors import MaestroError, NotFound, StoreBusy
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
 LONGEST_TYPING = 600.0
 """Seconds after which a typing indicator ends by itself, even if its job is still open."""
 
 LONGEST_ACKNOWLEDGEMENT = 30.0
+
+FetchFile = Callable[[str], object]
+"""A function that brings the stored file with a digest to this host; raises ``NotFound`` or ``StoreBusy``."""
 
 T = TypeVar("T")
 
@@ -71,49 +75,83 @@ def choose_action_in_doubt(message: OutgoingMessage, connector: Connector) -> Se
     return SendAction.LEAVE if held else SendAction.RESEND
 
 
-async def perform_send_action(
-    connector: Connector, message: OutgoingMessage, action: SendAction
-) -> Receipt | SendFailure:
-    """Perform ``action``: search for the chunk if asked, send the chunk unless found, and return failures as values.
-
-    A chunk that replaces another message is sent as an edit of that message. If the chunk's file was deleted, the chunk
-    can only be searched for.
-    """
-    if message.edits:
-        if not isinstance(connector, EditsMessages):
-            return PermanentSend("this platform cannot edit sent messages", FailureScope.MESSAGE)
-        failure = await _failure_as_value(connector.edit(message))
-        return failure or Receipt(platform_message_id=message.edits)
-    if action is SendAction.LOOK and isinstance(connector, Reconciles):
-        outcome = await _failure_as_value(connector.find(message))
-        if outcome is not None:
-            return outcome
-    if message.path is not None and not await asyncio.to_thread(message.path.is_file):
-        return PermanentSend(f"the file {message.filename} was deleted from Maestro's storage", FailureScope.MESSAGE)
-    return await attempt(connector, message)
-
-
 class ConnectorHub:
     """The connectors of this process, by platform and account."""
 
-    def __init__(self) -> None:
+    def __init__(self, fetch: FetchFile = lambda _: None) -> None:
+        """``fetch`` brings the file of a chunk to this host before it is sent."""
+        self._fetch = fetch
         self._connectors: dict[tuple[str, str], Connector] = {}
         self._refusals: dict[tuple[str, str], Callable[[str], None]] = {}
+        self._leases: dict[tuple[str, str], Lease | None] = {}
 
     @contextlib.contextmanager
     def register_while_running(
-        self, connector: Connector, refused: Callable[[str], None] = lambda _: None
+        self, connector: Connector, refused: Callable[[str], None] = lambda _: None, lease: Lease | None = None
     ) -> Iterator[None]:
         """Register the connector while the block runs.
 
         When the platform refuses the account, ``refused`` is called with the reason, possibly from another thread.
+        While ``lease`` is not held, nothing is sent. Without a lease, no other process can run the connector.
         """
         key = (connector.platform, connector.account)
-        self._connectors[key], self._refusals[key] = connector, refused
+        self._connectors[key], self._refusals[key], self._leases[key] = connector, refused, lease
         try:
             yield
         finally:
-            del self._connectors[key], self._refusals[key]
+            del self._connectors[key], self._refusals[key], self._leases[key]
+
+    async def perform_send_action(
+        self, connector: Connector, message: OutgoingMessage, action: SendAction
+    ) -> Receipt | SendFailure:
+        """Perform ``action``: search for the chunk if asked, send it unless found, and return failures as values.
+
+        A chunk that replaces another message is sent as an edit of that message. If the chunk's file was deleted, the
+        chunk can only be searched for.
+        """
+        if message.edits:
+            if not isinstance(connector, EditsMessages):
+                return PermanentSend("this platform cannot edit sent messages", FailureScope.MESSAGE)
+            failure = self._find_loss(connector) or await _failure_as_value(connector.edit(message))
+            return failure or Receipt(platform_message_id=message.edits)
+        if action is SendAction.LOOK and isinstance(connector, Reconciles):
+            outcome = await _failure_as_value(connector.find(message))
+            if outcome is not None:
+                return outcome
+        missing = await asyncio.to_thread(self._fetch_file, message) if message.path is not None else None
+        return missing or self._find_loss(connector) or await attempt(connector, message)
+
+    def holds_lease(self, connector: Connector) -> bool:
+        """Return whether this process may send through a connector, or another one may have taken it over.
+
+        A connector that has ended may send nothing: a step that got it before may go on after its lease was lost.
+        """
+        key = (connector.platform, connector.account)
+        if self._connectors.get(key) is not connector:
+            return False
+        lease = self._leases[key]
+        return lease is None or lease.is_held
+
+    def _fetch_file(self, message: OutgoingMessage) -> SendFailure | None:
+        """Bring the file of a message to this host; return the failure of the send if that is not possible."""
+        assert message.path is not None
+        try:
+            self._fetch(message.path.name)
+        except StoreBusy as error:
+            return FileUnavailable(str(error))
+        except NotFound:
+            is_there = False
+        else:
+            is_there = message.path.is_file()
+        deleted = f"the file {message.filename} was deleted from Maestro's storage"
+        return None if is_there else PermanentSend(deleted, FailureScope.MESSAGE)
+
+    def _find_loss(self, connector: Connector) -> SendFailure | None:
+        """Return a failure if this process must not send any more; asked immediately before each send (ADR 42)."""
+        if self.holds_lease(connector):
+            return None
+        name = f"{connector.platform}/{connector.account}"
+        return NotDispatched(f"this process may have lost the lease of the connector {name}")
 
     def report_refusal(self, address: Address, reason: str) -> None:
         """Report to the task that runs an address's connector that the platform refuses the account."""
@@ -194,7 +232,7 @@ class TypingIndicators:
             async with asyncio.timeout(LONGEST_TYPING):
                 await connector.typing(address)
                 await asyncio.sleep(connector.capabilities.typing_interval)
-                while await asyncio.to_thread(self._is_open, job_id):
+                while await asyncio.to_thread(self._is_open, job_id) and self._hub.holds_lease(connector):
                     await connector.typing(address)
                     await asyncio.sleep(connector.capabilities.typing_interval)
         except TimeoutError:

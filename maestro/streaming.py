@@ -5,7 +5,7 @@ See docs/adr/0021-streaming-beside-delivery.md.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,7 +13,7 @@ import structlog
 
 from activities.chunks import length_measure, reply_message_id
 from connectors.base import AmbiguousSend, Connector, EditsMessages, Idempotency, PermanentSend, SendFailure, Unsettled
-from connectors.hub import SendAction, choose_action, perform_send_action
+from connectors.hub import ConnectorHub, SendAction, choose_action
 from connectors.markdown import split_lazily
 from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.drafts import STOPPED, DraftState, DraftStep, next_draft_step, stopped_text
@@ -38,8 +38,9 @@ log = structlog.get_logger(__name__)
 class DraftSender:
     """Sends and edits draft messages; methods return None when done, or the seconds to wait before a retry."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, hub: ConnectorHub) -> None:
         self._store = store
+        self._hub = hub
 
     async def send_placeholder(self, job_id: str, connector: Connector, *, may_send: bool) -> float | None:
         """Send the placeholder message of a draft to the platform, and record its receipt.
@@ -52,24 +53,24 @@ class DraftSender:
             return None
         action = await asyncio.to_thread(self._safe_action, message, connector)
         if action not in (SendAction.SEND, SendAction.LOOK):
-            await asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.mark_dropped(job_id))
+            await asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.mark_dropped(job_id), job=job_id)
             return None
-        outcome = await perform_send_action(connector, message, action)
+        outcome = await self._hub.perform_send_action(connector, message, action)
         return await commit_persistently(self._store, partial(self._record_outcome, job_id, message, outcome))
 
     async def edit(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Replace the text of the draft's message by the answer so far, cut to the length of one message."""
         message = addressed.draft.build_edit(addressed.address, _fit_into_message(addressed.draft.text, connector, 0))
-        outcome = await perform_send_action(connector, message, SendAction.SEND)
+        outcome = await self._hub.perform_send_action(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
             job_id = addressed.draft.job_id
-            await asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.mark_dropped(job_id))
+            await asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.mark_dropped(job_id), job=job_id)
         return pause_after_outcome(outcome)
 
     async def edit_final_note(self, addressed: AddressedDraft, connector: Connector) -> float | None:
         """Add to the draft's message that the answer was stopped; a refused edit leaves the message unchanged."""
         text = stopped_text(_fit_into_message(addressed.draft.text, connector, len(STOPPED)))
-        outcome = await perform_send_action(
+        outcome = await self._hub.perform_send_action(
             connector, addressed.draft.build_edit(addressed.address, text), SendAction.SEND
         )
         if isinstance(outcome, Receipt | PermanentSend):
@@ -79,7 +80,7 @@ class DraftSender:
     async def delete_row(self, job_id: str) -> None:
         """Delete the row of a draft."""
         await finish_despite_cancellation(
-            asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.delete_draft(job_id))
+            asyncio.to_thread(self._store.write, lambda tx: tx.deliveries.drafts.delete_draft(job_id), job=job_id)
         )
 
     def _commit_send_start(self, job_id: str, may_send: bool) -> OutgoingMessage | None:
@@ -88,6 +89,7 @@ class DraftSender:
             job, draft = tx.jobs.get(job_id), tx.deliveries.drafts.find_draft(job_id)
             if draft is None or not (_may_show_draft(tx, job) if may_send else draft.state is not DraftState.WRITTEN):
                 return None
+            tx.deliveries.require_lease(job.address)
             if not tx.deliveries.drafts.mark_sending(job_id):
                 return None
             return draft.build_placeholder(
@@ -107,7 +109,7 @@ class DraftSender:
 
     def _record_outcome(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
         """Store the outcome of sending a placeholder, and return the pause before the next try."""
-        with self._store.begin() as tx:
+        with self._store.begin(job=job_id) as tx:
             if isinstance(outcome, Receipt):
                 tx.deliveries.drafts.set_message_id(job_id, outcome)
             elif isinstance(outcome, PermanentSend | Unsettled):
@@ -158,11 +160,10 @@ class DraftStreamer:
     Streaming is optional: a failed edit is retried with growing pauses, and delays the answer by a few seconds at most.
     """
 
-    def __init__(self, store: Store, connectors: Callable[[], Sequence[Connector]]) -> None:
-        """``connectors`` returns the connectors that run in this process."""
+    def __init__(self, store: Store, hub: ConnectorHub) -> None:
         self._store = store
-        self._connectors = connectors
-        self._drafting = DraftSender(store)
+        self._hub = hub
+        self._drafting = DraftSender(store, hub)
         self._progress: dict[str, DraftProgress] = {}
         self._offers: dict[Place, float] = {}
         self._last_mark = ""
@@ -209,7 +210,9 @@ class DraftStreamer:
 
     async def _check_drafts(self) -> None:
         connectors = {
-            (each.platform, each.account): each for each in self._connectors() if isinstance(each, EditsMessages)
+            (each.platform, each.account): each
+            for each in self._hub.list_connectors()
+            if isinstance(each, EditsMessages)
         }
         offers = {account: connector.capabilities.edit_interval for account, connector in connectors.items()}
         if offers != self._offers:

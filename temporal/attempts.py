@@ -9,9 +9,11 @@ import logging
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,10 @@ from temporalio.exceptions import (
     ChildWorkflowError,
     FailureError,
 )
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import MaestroError, Suspension
+from maestro.domain.health import QueueSlots
 from maestro.domain.jobs.job import StepRef
 
 UNEXPECTED = "An unexpected error; the worker's log and the job's steps say more."
@@ -181,6 +185,59 @@ class LoadGauge:
             self._runnable = self._runnable * weight + runnable * (1 - weight)
         self._read_at = now
         return self._runnable
+
+
+class SlotKind(StrEnum):
+    """The kind of a slot: a local activity runs inside a workflow task."""
+
+    ACTIVITY = "activity"
+    LOCAL = "local"
+
+
+class SlotUsage:
+    """The activities that run in this process, counted by queue."""
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[str, SlotKind], int] = {}
+        self._used: Counter[tuple[str, SlotKind]] = Counter()
+
+    def set_limit(self, queue: str, kind: SlotKind, limit: int) -> None:
+        """Set how many activities of a queue may run at once; 0 after the end of its worker."""
+        self._limits[queue, kind] = limit
+
+    def add_running(self, queue: str, kind: SlotKind, count: int) -> None:
+        """Count an activity that begins (1) or ends (-1); called on the event loop."""
+        self._used[queue, kind] += count
+
+    def list_slots(self) -> list[QueueSlots]:
+        """Return the slots of each queue that this process has polled."""
+        return [QueueSlots(*key, self._used[key], limit) for key, limit in sorted(self._limits.items())]
+
+
+class SlotInterceptor(Interceptor):
+    """The Temporal interceptor that counts the running activities of one queue."""
+
+    def __init__(self, slots: SlotUsage, queue: str) -> None:
+        self.slots = slots
+        self.queue = queue
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        """Return the SDK's next interceptor, wrapped so that its activities are counted."""
+        return _CountedActivity(next, self)
+
+
+class _CountedActivity(ActivityInboundInterceptor):
+    def __init__(self, following: ActivityInboundInterceptor, counter: SlotInterceptor) -> None:
+        super().__init__(following)
+        self._counter = counter
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        kind = SlotKind.LOCAL if activity.info().is_local else SlotKind.ACTIVITY
+        self._counter.slots.add_running(self._counter.queue, kind, 1)
+        try:
+            return await super().execute_activity(input)
+        finally:
+            self._counter.slots.add_running(self._counter.queue, kind, -1)
 
 
 @contextmanager

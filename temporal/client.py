@@ -8,10 +8,13 @@ from datetime import timedelta
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeNamespaceResponse
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, ServiceClient
 
 from temporal.attempts import SafeFailureConverter
+from temporal.codec import EncryptedFailureConverter, EncryptionCodec
 from temporal.endpoint import Cause, Endpoint, explain_error, root_cause
+from temporal.sdk import ReferencePayloadConverter
 
 LONGEST_WAIT = 5.0
 CONNECT_SECONDS = 10.0
@@ -20,9 +23,25 @@ ASK_TIMEOUT = timedelta(seconds=5)
 AWAY = (RPCError, RuntimeError, OSError)
 """Errors that the SDK raises when Temporal cannot be used; a failed first connection raises a plain RuntimeError."""
 
-DATA_CONVERTER = replace(pydantic_data_converter, failure_converter_class=SafeFailureConverter)
+DATA_CONVERTER = replace(
+    pydantic_data_converter,
+    payload_converter_class=ReferencePayloadConverter,
+    failure_converter_class=SafeFailureConverter,
+)
+"""The converter without encryption; the SDK then does not visit the payloads."""
 
 Report = Callable[[str], None]
+
+
+def data_converter(endpoint: Endpoint) -> DataConverter:
+    """Return the converter of payloads, which encrypts them where the endpoint has keys."""
+    if not endpoint.codec_keys:
+        return DATA_CONVERTER
+    return replace(
+        DATA_CONVERTER,
+        payload_codec=EncryptionCodec(endpoint.codec_keys),
+        failure_converter_class=EncryptedFailureConverter,
+    )
 
 
 async def connect(endpoint: Endpoint) -> Client:
@@ -33,7 +52,7 @@ async def connect(endpoint: Endpoint) -> Client:
             namespace=endpoint.namespace,
             tls=endpoint.tls.build_config() if endpoint.tls is not None else False,
             api_key=endpoint.api_key or None,
-            data_converter=DATA_CONVERTER,
+            data_converter=data_converter(endpoint),
         )
 
 

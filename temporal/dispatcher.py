@@ -14,6 +14,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from maestro.domain.cluster import Leases
 from maestro.domain.jobs.job import Job, JobRef, is_background, job_details
 from maestro.domain.messages import Address
 from maestro.domain.precedence import ClaimOrder
@@ -39,12 +40,14 @@ class Queues:
     """The names of the task queues; an empty name stands for the main queue.
 
     Workflows and local steps use ``main``, and model calls use ``llm``. Each connector has its own queue, whose name
-    begins with ``connectors``. Only the process that runs the connector polls that queue.
+    begins with ``connectors``. Only the process that runs the connector polls that queue. Tool calls use ``tools``,
+    polled where the folders of conversations are; if it is empty, ``llm``.
     """
 
     main: str
     llm: str = ""
     connectors: str = ""
+    tools: str = ""
 
     def connector_queue(self, platform: str, account: str) -> str:
         """Return the name of a connector's task queue; empty when connectors use the main queue."""
@@ -62,11 +65,14 @@ class RunSettings:
     look: float
     background: int
     defaults: JobRef
+    codec_key: str = ""
+    """The id of the key that encrypts new payloads; schedules are sent again when it changes."""
 
     def build_job_ref(self, address: Address, **own: Any) -> JobRef:
         """Return the workflow payload for a job at an address; values in ``own`` replace those of the settings."""
         connector_queue = self.queues.connector_queue(address.platform, address.account)
-        values = {"llm_queue": self.queues.llm, "connector_queue": connector_queue}
+        queues = self.queues
+        values = {"llm_queue": queues.llm, "connector_queue": connector_queue, "tools_queue": queues.tools}
         return self.defaults.model_copy(update=values | own)
 
 
@@ -86,8 +92,12 @@ class DispatcherView:
 class Dispatcher:
     """A dispatcher: starts the jobs that the intake hands over, and claims other jobs when the store changes."""
 
-    def __init__(self, store: Store, settings: Callable[[], RunSettings], report: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, settings: Callable[[], RunSettings], report: Callable[[str], None], leases: Leases
+    ) -> None:
+        """``leases`` tells which other dispatchers live; the claims of all others are released at the start."""
         self._store = store
+        self._leases = leases
         self._settings = settings
         self._report = report
         self._woken = asyncio.Event()
@@ -96,12 +106,19 @@ class Dispatcher:
         self._well = True
         self._seen = 0
         self._has_new = self._left_behind = True
-        self._order = ClaimOrder()
+        self._order = ClaimOrder(owner=leases.owner)
         self._interrupted: set[str] = set()
         self._reported: set[str] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._load = LoadGauge()
+        self.may_run_here: Callable[[], bool] = lambda: True
+        """Tells whether the worker of this process may have the first task of a new workflow without being asked."""
+
+    @property
+    def owner(self) -> str:
+        """The process of this dispatcher, as its claims name it."""
+        return self._leases.owner
 
     @property
     def ready(self) -> bool:
@@ -133,7 +150,7 @@ class Dispatcher:
 
     async def run(self, client: Client) -> None:
         """Start jobs until cancelled; while Temporal is away, jobs wait in the store in their order."""
-        await asyncio.to_thread(self._store.write, lambda tx: tx.jobs.forget_claims())
+        await asyncio.to_thread(self._release_claims_of_ended)
         self._client = client
         try:
             with self._store.changes.subscribe(self._has_work, lambda: self._settings().look, self._woken):
@@ -141,6 +158,16 @@ class Dispatcher:
         finally:
             for starting in self._starting:
                 starting.cancel()
+
+    def _release_claims_of_ended(self) -> None:
+        """Release the claims of processes that ended, so that their jobs start now and not when the claims lapse.
+
+        The claims of other processes are about to start: a release would start many jobs twice at each restart.
+        """
+        owners = self._store.read(lambda tx: tx.jobs.list_claim_owners())
+        gone = self._leases.find_gone(owners) if owners else ()
+        if gone:
+            self._store.write(lambda tx: tx.jobs.release_claims_of(gone))
 
     async def _claim_until_cancelled(self, client: Client) -> None:
         pause = self._settings().look
@@ -245,7 +272,8 @@ class Dispatcher:
                     id=job.id,
                     task_queue=settings.queues.main,
                     task_timeout=self._load.lengthen_timeout(TASK_TIMEOUT),
-                    request_eager_start=True,  # Temporal's reply contains the first task for the worker of this process
+                    # Temporal's reply then contains the first task, for the worker of this process.
+                    request_eager_start=self.may_run_here(),
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     static_summary=summary[:200],
@@ -280,7 +308,7 @@ class Dispatcher:
         Before that, jobs whose wait has ended become pending again: they precede the later jobs of their lane.
         """
         self._left_behind = False  # Reset before the read, so that a job added during the read sets the flag again.
-        with self._store.begin() as tx:
+        with self._store.begin(claims=True) as tx:
             tx.jobs.resume_due()
             settings = self._settings()
             self._order.background, self._order.fair = settings.background, settings.defaults.fair

@@ -1,6 +1,7 @@
 """The address and encryption of the connection to Temporal, and the reasons why Temporal cannot be used."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -50,6 +51,8 @@ class Endpoint:
     tls: Tls | None = None
     """The TLS settings; None for a connection in plain text."""
     api_key: str = field(default="", repr=False)
+    codec_keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The keys that encrypt payloads, by id, the one for new payloads first; without keys, payloads are plain."""
     embedded: bool = False
     """Whether the server is the embedded one, which ``maestro up`` starts."""
 

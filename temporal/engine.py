@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,12 +13,11 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
-from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import Interceptor, UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
-from maestro.domain.release import release
 from maestro.supervision import gather_limited
-from temporal.attempts import LoadGauge
+from temporal.attempts import LoadGauge, SlotInterceptor, SlotKind, SlotUsage
 from temporal.client import (
     ASK_TIMEOUT,
     AWAY,
@@ -29,9 +28,11 @@ from temporal.client import (
     reconnect,
     watch_connection,
 )
+from temporal.deployments import build_name
 from temporal.endpoint import Cause, Endpoint, explain_error, root_cause
 from temporal.namespace import ACTIVITIES, POLLER_COUNTS, WORKFLOWS, ensure_search_attributes, list_pollers
-from temporal.sdk import ActivationExecutor
+from temporal.sdk import ActivationExecutor, report_divergence
+from temporal.versions import Versions
 from workflows.definitions import (
     BackgroundWorkflow,
     DelegationWorkflow,
@@ -42,10 +43,18 @@ from workflows.definitions import (
 
 WORKFLOW_TYPES = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, BackgroundWorkflow, WhatIfWorkflow)
 
+FAILURE_TYPES = (Exception,)
+"""The errors that fail a workflow: a fault in its code must end the job with its reason instead of hanging it.
+
+See docs/invariants.md: no silent end.
+"""
+
 Interceptors = Sequence[Interceptor]
 
 CACHED_WORKFLOWS = 1000
 CONCURRENT_ACTIVITIES = 400
+LOCAL_ACTIVITIES = 16
+"""Only one transaction writes at a time, so more threads for local steps would wait."""
 REBUILD_AFTER = 1.0
 SEEN_AFTER = 0.05
 """Seconds until Temporal is asked again whether a new worker polls its queue; each further pause doubles."""
@@ -76,7 +85,8 @@ class WorkerParts:
 
     ``drain`` is the time that running activities get to finish at a shutdown. The worker polls only after ``ready``
     returns, because imports block the process for seconds, in which activities could not send heartbeats. A process
-    without heartbeats for ``heartbeat`` counts as dead.
+    without heartbeats for ``heartbeat`` counts as dead. A ``versioned`` worker polls as the version of this release,
+    where Temporal has worker versions.
     """
 
     task_queue: str
@@ -84,37 +94,50 @@ class WorkerParts:
     interceptors: Interceptors
     drain: timedelta
     workflows: bool = True
+    versioned: bool = False
     heartbeat: timedelta = LONGEST_STICKY
     ready: Callable[[], Awaitable[None]] = ready_at_once
 
 
+@dataclass(frozen=True)
+class WorkerExecutors:
+    """What runs the code of a worker: activities that are not coroutines in ``threads``, workflows in ``activations``.
+
+    ``diverged`` is called when the code of a workflow went another way than its history.
+    """
+
+    threads: ThreadPoolExecutor
+    activations: ActivationExecutor
+    diverged: Callable[[], None]
+
+
 def build_worker(
-    client: Client, parts: WorkerParts, threads: ThreadPoolExecutor, activations: ActivationExecutor
+    client: Client, parts: WorkerParts, executors: WorkerExecutors, version: WorkerDeploymentConfig | None = None
 ) -> Worker:
-    """Return a worker; ``threads`` runs activities that are not coroutines, ``activations`` runs workflow code."""
-    return Worker(
+    """Return a worker, which polls as ``version`` of a worker deployment, or without versions."""
+    # By default the SDK hashes the code of every loaded module, which blocks the event loop for a second.
+    build: dict[str, Any] = {"deployment_config": version} if version is not None else {"build_id": build_name()}
+    worker = Worker(
         client,
         task_queue=parts.task_queue,
         workflows=WORKFLOW_TYPES if parts.workflows else (),
         activities=parts.activities,
-        activity_executor=threads,
-        workflow_task_executor=activations,
+        activity_executor=executors.threads,
+        workflow_task_executor=executors.activations,
         interceptors=parts.interceptors,
         workflow_runner=UnsandboxedWorkflowRunner(),  # See docs/adr/0006-no-sandbox-in-workers.md.
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
-        # Only one transaction writes at a time, so more threads for local steps would wait.
-        max_concurrent_local_activities=16,
+        max_concurrent_local_activities=LOCAL_ACTIVITIES,
         sticky_queue_schedule_to_start_timeout=min(LoadGauge().lengthen_timeout(parts.heartbeat), LONGEST_STICKY),
         # The SDK's default sends a heartbeat at 80 % of the timeout, which leaves a busy process too little time.
         max_heartbeat_throttle_interval=parts.heartbeat / 2,
         graceful_shutdown_timeout=parts.drain,
-        # By default the SDK hashes the code of every loaded module, which blocks the event loop for a second.
-        build_id=release(),
-        # A fault in workflow code must end the job with its reason instead of hanging it
-        # (docs/invariants.md: no silent end).
-        workflow_failure_exception_types=[Exception],
+        workflow_failure_exception_types=FAILURE_TYPES,
+        **build,
     )
+    report_divergence(worker, executors.diverged)
+    return worker
 
 
 async def release_workflows(client: Client, task_queue: str) -> None:
@@ -140,10 +163,19 @@ async def release_workflows(client: Client, task_queue: str) -> None:
 class WorkerLoop:
     """Runs a worker until stopped, and replaces the worker after Temporal refused it."""
 
-    def __init__(self, client: Client, parts: WorkerParts, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        parts: WorkerParts,
+        report: Callable[[str], None],
+        diverged: Callable[[], None] = lambda: None,
+        version: WorkerDeploymentConfig | None = None,
+    ) -> None:
         self._client = client
         self._parts = parts
         self._report = report
+        self._diverged = diverged
+        self._version = version
         self._worker: Worker | None = None
         self._stopping = False
         self.polling = False
@@ -153,21 +185,20 @@ class WorkerLoop:
         await self._parts.ready()
         threads = ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step")
         with threads, ActivationExecutor() as activations:
+            executors = WorkerExecutors(threads, activations, self._diverged)
             while not self._stopping:
                 if self._parts.workflows:
                     await release_workflows(self._client, self._parts.task_queue)
-                refusal = await self._poll_until_stopped(threads, activations, on_begin)
+                refusal = await self._poll_until_stopped(executors, on_begin)
                 if refusal:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refusal}) and starts again.")
                     await self._wait_until_usable(blocked=refusal.startswith(NEVER_BEGAN))
 
-    async def _poll_until_stopped(
-        self, threads: ThreadPoolExecutor, activations: ActivationExecutor, on_begin: Callable[[], None]
-    ) -> str:
+    async def _poll_until_stopped(self, executors: WorkerExecutors, on_begin: Callable[[], None]) -> str:
         """Let one worker poll until it ends; return Temporal's reason for a refusal, empty for a normal end."""
         reporting = asyncio.create_task(self._report_polling(on_begin))
         try:
-            self._worker = build_worker(self._client, self._parts, threads, activations)
+            self._worker = build_worker(self._client, self._parts, executors, self._version)
             await self._worker.run()
         except RuntimeError as error:
             return str(error).partition("\n")[0]
@@ -215,6 +246,11 @@ class WorkerLoop:
             else:
                 return
 
+    @property
+    def drain_seconds(self) -> float:
+        """Seconds that running activities get to finish at a shutdown."""
+        return self._parts.drain.total_seconds()
+
     async def stop_polling(self) -> None:
         """Take no new tasks, give running activities the drain time to finish, and end the worker."""
         self._stopping = True
@@ -225,17 +261,21 @@ class WorkerLoop:
 class Engine:
     """The connection, workers and services of a process; until Temporal is reachable, messages wait in the store."""
 
-    def __init__(self, endpoint: Endpoint, report: Callable[[str], None]) -> None:
+    def __init__(self, endpoint: Endpoint, report: Callable[[str], None], versions: Versions | None = None) -> None:
+        """``versions`` are those of a process with versioned workers."""
         self._endpoint = endpoint
         self._report = report
+        self.versions = versions
+        self.on_divergence: Callable[[], None] = lambda: None
         self._connected = asyncio.Event()
         self._workers: list[WorkerLoop] = []
         self.client: Client | None = None
+        self.slots = SlotUsage()
 
     @property
     def is_polling(self) -> bool:
-        """Whether every worker polls for tasks."""
-        return bool(self._workers) and all(worker.polling for worker in self._workers)
+        """Whether every worker polls for tasks, and new jobs begin here if they are to."""
+        return self._polls() and (self.versions is None or self.versions.is_settled)
 
     async def wait_for_client(self) -> Client:
         """Wait for the first connection, and return its client."""
@@ -258,12 +298,13 @@ class Engine:
             return explain_error(error, self._endpoint)
         return ""
 
-    async def is_polled(self, queue: str) -> bool:
-        """Return whether a worker polls this queue for workflows; False also when Temporal does not answer."""
+    async def is_polled(self, queue: str, *, workflows: bool = True) -> bool:
+        """Return whether a worker polls this queue, for workflows or activities; False also without an answer."""
         if self.client is None:
             return False
         try:
-            pollers = await list_pollers(self.client, self._endpoint.namespace, queue, WORKFLOWS)
+            kind = WORKFLOWS if workflows else ACTIVITIES
+            pollers = await list_pollers(self.client, self._endpoint.namespace, queue, kind)
         except AWAY:
             return False
         return any(poller.seen <= POLLER_COUNTS for poller in pollers)
@@ -272,6 +313,8 @@ class Engine:
         """Connect to Temporal, and run the services until cancelled."""
         self.client = await connect_with_retries(self._endpoint, self._report)
         await self._add_search_attributes(self.client)
+        if self.versions is not None:
+            await self.versions.prepare(self.client)
         self._connected.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(watch_connection(self.client, self._endpoint, self._report))
@@ -280,15 +323,55 @@ class Engine:
 
     async def run_worker(self, parts: WorkerParts, on_begin: Callable[[], None]) -> None:
         """Poll a task queue until cancelled or drained; ``on_begin`` is called each time polling begins."""
-        worker = WorkerLoop(await self.wait_for_client(), parts, self._report)
+        client = await self.wait_for_client()
+        version = self.versions.config if self.versions is not None and parts.versioned else None
+        counted = replace(parts, interceptors=(SlotInterceptor(self.slots, parts.task_queue), *parts.interceptors))
+        worker = WorkerLoop(client, counted, self._report, lambda: self.on_divergence(), version)
         self._workers.append(worker)
+        self._set_limits(parts, CONCURRENT_ACTIVITIES, LOCAL_ACTIVITIES)
         try:
             await worker.run_worker(on_begin)
         finally:
+            self._set_limits(parts, 0, 0)
             self._workers.remove(worker)
 
+    def _set_limits(self, parts: WorkerParts, regular: int, local: int) -> None:
+        self.slots.set_limit(parts.task_queue, SlotKind.ACTIVITY, regular)
+        if parts.workflows:  # Only workflows run local activities.
+            self.slots.set_limit(parts.task_queue, SlotKind.LOCAL, local)
+
     async def drain_workers(self) -> None:
-        """Take no new tasks and let running activities finish, at most for the drain time of each worker."""
+        """Take no new tasks and let running activities finish, at most for the drain time of each worker.
+
+        A release that was replaced first finishes its open workflows, for the same time at most, because no other
+        release can; the last worker of the release hands over the rest.
+        """
+        versions, client = self.versions, self.client
+        if versions is not None and versions.config is not None and client is not None and self._workers:
+            await versions.wait_for_workflows(client, max(worker.drain_seconds for worker in self._workers))
+            await self._stop_workers()
+            await versions.hand_over(client)
+        else:
+            await self._stop_workers()
+
+    def run_versions(self, settled: Callable[[], None]) -> Service:
+        """Return the service that keeps the versions of this process's deployment.
+
+        It calls ``settled`` when all workers poll and new jobs begin here, if they are to.
+        """
+
+        async def run(client: Client) -> None:
+            if self.versions is not None and self.versions.config is not None:
+                await self.versions.run(client, self._polls, settled)
+            else:
+                settled()
+
+        return run
+
+    def _polls(self) -> bool:
+        return bool(self._workers) and all(worker.polling for worker in self._workers)
+
+    async def _stop_workers(self) -> None:
         await asyncio.gather(*(worker.stop_polling() for worker in self._workers))
 
     async def _add_search_attributes(self, client: Client) -> None:

@@ -101,13 +101,16 @@ class Journal:
         recorded. The steps of a job that is older than this process always run one by one.
         """
         try:
-            with self._store.begin() as tx:
-                self._start_new_job(tx, job_id)
-                return work()
+            return self._store.widen_scope(functools.partial(self._run_in_one, job_id, work))
         # A step that failed here fails again when the steps run one by one, and is journaled then.
         except Exception as error:  # noqa: BLE001 - see above
             log.info("steps.one_by_one", job=job_id, error=type(error).__name__)
         return work()
+
+    def _run_in_one(self, job_id: str, work: Callable[[], Result]) -> Result:
+        with self._store.begin(job=job_id) as tx:
+            self._start_new_job(tx, job_id)
+            return work()
 
     def run_store_step(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
         """Run a step that only writes to the store; return its result, or the stored one of a finished step.
@@ -150,7 +153,7 @@ class Journal:
         """Record in the open transaction the attempt that the next activity makes; do nothing without a transaction."""
         if not self._store.is_writing:
             return
-        with self._store.begin() as tx:
+        with self._store.begin(job=ref.job_id) as tx:
             past = tx.jobs.steps.read_history(ref, TemporalAttempt(self._tried().workflow_run, 1))
             if not past.attempts:
                 tx.jobs.steps.begin_attempt(ref, name, tx.jobs.read(ref.job_id).run, past)
@@ -173,7 +176,7 @@ class Journal:
         tried = self._tried()
         if not recorded:  # Temporal's attempt number then counts another step or workflow tasks
             tried = TemporalAttempt(tried.workflow_run)
-        with self._store.begin() as tx:
+        with self._store.begin(job=ref.job_id) as tx:
             job = tx.jobs.read(ref.job_id)
             self._write_late_failure(tx, ref)
             past = tx.jobs.steps.read_history(ref, tried)
@@ -193,7 +196,6 @@ class Journal:
             crashes = past.count_crashes(job.run)
             given_up = crashes >= self._rules().crashes
             attempt = tx.jobs.steps.begin_attempt(ref, name, job.run, past, recorded=recorded or given_up)
-        self._unwritten.pop(ref, None)
         if given_up:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return attempt
@@ -204,6 +206,10 @@ class Journal:
             own, problem = self._unwritten[ref]
             with use_attempt(own):
                 tx.jobs.steps.fail_attempt(ref, problem, UNEXPECTED)
+            tx.call_after_commit(lambda: self._forget_late_failure(ref))
+
+    def _forget_late_failure(self, ref: StepRef) -> None:
+        self._unwritten.pop(ref, None)
 
     def record_failure(self, ref: StepRef, error: Exception) -> StepFailure:
         """Record why an attempt failed or has to wait, and return the failure for Temporal.
@@ -215,7 +221,12 @@ class Journal:
         own = own_attempt_at(ref)
         if own is not None:
             self._unwritten[ref] = own, type(error).__name__
-        with self._store.begin() as tx:
+        failure = self._store.widen_scope(functools.partial(self._write_failure, ref, error))
+        self._forget_late_failure(ref)
+        return failure
+
+    def _write_failure(self, ref: StepRef, error: Exception) -> StepFailure:
+        with self._store.begin(job=ref.job_id) as tx:
             past = tx.jobs.steps.read_history(ref)
             failures = past.count_failures(tx.jobs.read(ref.job_id).run) + 1
             again_in = wait_before_retry(error, failures, self._rules())
@@ -230,23 +241,28 @@ class Journal:
                 ref, type(error).__name__, error_detail(error)
             ):
                 tx.jobs.update_job(ref.job_id, attempts=failures)
-        self._unwritten.pop(ref, None)
         _log_failure(ref, waits or error, again_in)
         return StepFailure(waits or error, None if waits is not None else again_in, ref.step)
 
     def _run_alone(self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack) -> Outcome:
+        remaining = self._store.widen_scope(functools.partial(self._begin_or_run, function, ref, scope))
+        return self._store.widen_scope(remaining)
+
+    def _begin_or_run(self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack) -> Callable[[], Outcome]:
+        """Commit the beginning of an attempt or, for a new job, the whole attempt; return what gives its result."""
         stopped: Suspension | Quarantined | None = None
-        with self._store.begin() as tx:
+        with self._store.begin(job=ref.job_id) as tx:
             try:
                 work = self._prepare_step(function, ref, scope, recorded=not self._is_new_job(tx, ref.job_id))
                 own = own_attempt_at(ref)
                 if own is None or not own.recorded:
-                    return work()
+                    outcome = work()
+                    return lambda: outcome
             except (Suspension, Quarantined) as error:  # Raised after the commit, to keep the rows.
                 stopped = error
         if stopped is not None:
             raise stopped
-        return work()  # The beginning of the attempt is committed before the step runs.
+        return work
 
     def _prepare_step(
         self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 import structlog
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 from ulid import ULID
 
@@ -17,8 +17,11 @@ from maestro.domain.jobs.job import ENDED_IN_TEMPORAL, FAILURE_NOTICE, Job, JobE
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.supervision import gather_limited
+from temporal.sdk import NONDETERMINISM
 
 AT_ONCE = 20
+SETTLE_SECONDS = 0.5
+"""Seconds from the report that workflow code diverged from a history until Temporal knows the end of that workflow."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +41,10 @@ BY_ITSELF = frozenset(
 """Ends of a workflow that should have closed its job first; an open job means a fault, such as changed code."""
 
 RECOVERIES = 3
-"""The most new runs of a job whose workflow ended while the job was open; after these, the job fails."""
+"""The most new runs of a job whose workflow ended while the job was open; after these, the job fails.
+
+Runs after a change of the release are not counted.
+"""
 
 
 class Reconciler:
@@ -48,6 +54,11 @@ class Reconciler:
         self._store = store
         self._seconds = seconds
         self._released = released
+        self._woken = asyncio.Event()
+
+    def check_soon(self) -> None:
+        """Compare the jobs in a moment, because workflows have failed; called on the event loop."""
+        self._woken.set()
 
     async def run(self, client: Client) -> None:
         """Compare the jobs periodically until cancelled; a comparison while Temporal is away is skipped."""
@@ -57,7 +68,13 @@ class Reconciler:
             except RPCError as error:
                 # A Temporal server or proxy that goes down raises many kinds of errors; the next comparison comes soon.
                 log.warning("reconcile.postponed", status=error.status.name)
-            await asyncio.sleep(self._seconds())
+            try:
+                async with asyncio.timeout(self._seconds()):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+            self._woken.clear()
+            await asyncio.sleep(SETTLE_SECONDS)
 
     async def reconcile_jobs(self, client: Client) -> None:
         """Compare every running job with its workflow once, and correct the differences."""
@@ -78,12 +95,19 @@ class Reconciler:
         if description.status in BY_A_PERSON:
             return await asyncio.to_thread(self._close_job, job, BY_A_PERSON[description.status])
         if description.status in BY_ITSELF:
+            failed = description.status is WorkflowExecutionStatus.FAILED
+            if failed and await _diverged_after_upgrade(client, description):
+                reason = "a release with other workflow code continued its workflow"
+                return await asyncio.to_thread(self._resume_job, job, reason, counted=False)
             reason = f"its workflow {description.status.name.lower()} before the job ended"
             return await asyncio.to_thread(self._resume_job, job, reason, RECOVERIES)
         return False
 
-    def _resume_job(self, job: Job, reason: str, limit: float = math.inf) -> bool:
-        """Start a new run of the job in its position; after ``limit`` recoveries, fail the job and notify its user."""
+    def _resume_job(self, job: Job, reason: str, limit: float = math.inf, *, counted: bool = True) -> bool:
+        """Start a new run of the job in its position; after ``limit`` recoveries, fail the job and notify its user.
+
+        A run that is not ``counted`` is no recovery from a fault of the job.
+        """
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not is_same_run(present, job):
@@ -94,7 +118,7 @@ class Reconciler:
                 if has_user and tx.jobs.delegations.find_delegator(present) is None:
                     tx.jobs.add(new_notice_job(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return True
-            tx.jobs.restart_workflow(present)
+            tx.jobs.restart_workflow(present, counted=counted)
             tx.system.audit.add_entry("maestro", "job.resumed", job.id, reason)
         return True
 
@@ -110,6 +134,25 @@ class Reconciler:
         with self._store.begin() as tx:
             for job_id in tx.deliveries.list_lanes_of_ended_jobs():
                 tx.deliveries.release_lanes(job_id)
+
+
+async def _diverged_after_upgrade(client: Client, description: WorkflowExecutionDescription) -> bool:
+    """Return whether a workflow failed because the code of another release than before went another way."""
+    handle = client.get_workflow_handle(description.id, run_id=description.run_id)
+    return has_diverged(history := await handle.fetch_history()) and len(builds_of(history)) > 1
+
+
+def has_diverged(history: WorkflowHistory) -> bool:
+    """Return whether a workflow failed because its code went another way than its history."""
+    failure = history.events[-1].workflow_execution_failed_event_attributes.failure
+    return failure.message.startswith(NONDETERMINISM)
+
+
+def builds_of(history: WorkflowHistory) -> frozenset[str]:
+    """Return the builds of the workers that ran a workflow."""
+    completed = (event.workflow_task_completed_event_attributes for event in history.events)
+    builds = (done.deployment_version.build_id or done.worker_version.build_id for done in completed)
+    return frozenset(filter(None, builds))
 
 
 def is_same_run(current: Job, earlier: Job) -> bool:

@@ -173,6 +173,7 @@ def desired_schedule(planned: ScheduleColumns, agent: Agent, settings: RunSettin
         *(schedule.spec, schedule.policy, schedule.state),
         *(ref, action.id, action.task_queue, action.static_summary, action.priority),
         *(pair.value for pair in attributes),
+        *filter(None, [settings.codec_key]),  # Temporal keeps the payload of a schedule's runs for ever.
     )
     return DesiredSchedule(temporal_id, schedule, attributes, sha256(repr(parts).encode()).hexdigest()[:16])
 

@@ -1,4 +1,4 @@
-"""Adapts the Temporal SDK: activations on the event loop, a quiet log, and no needless visits of payloads.
+"""Adapts the Temporal SDK: activations on the event loop, a quiet log, payloads, and no needless visits of them.
 
 See docs/adr/0035-activations-on-the-event-loop.md. An activation is the SDK's call of workflow code.
 """
@@ -15,26 +15,39 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, ContextVar
 from functools import partial
 from importlib.metadata import version
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import structlog
+from temporalio.api.common.v1 import Payload
 from temporalio.bridge import worker as bridge
-from temporalio.converter import DataConverter
+from temporalio.bridge.proto.workflow_activation import RemoveFromCache
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import DataConverter, EncodingPayloadConverter
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.worker import Worker
 
+from maestro.domain.errors import EncryptionKeyMissing
 from temporal.attempts import ExpectedEndFilter
+from temporal.codec import ENCRYPTED, KEY_ID
 
 log = structlog.get_logger(__name__)
 
 SDK_VERSION = "1.35.0"
 """The SDK version whose internals this module uses; with any other version, activations run in threads."""
+DIVERGED = RemoveFromCache.EvictionReason.NONDETERMINISM
+NONDETERMINISM = "[TMPRL1100]"
+"""How the SDK marks the failure of a workflow whose code went another way than its history."""
 HANG_SECONDS = 2.0
 """Seconds that an activation may run; the SDK has the same limit for activations in threads."""
 THREADS = 500
 """The most threads for activations, as in the SDK; used only after an activation has hung."""
+
+
+IN_ACTIVATION: ContextVar[bool] = ContextVar("in_activation", default=False)
+"""Whether the code runs in an activation, where the SDK decodes the payloads of a workflow."""
 
 
 class ActivationHang(BaseException):
@@ -141,13 +154,14 @@ class ActivationExecutor(ThreadPoolExecutor):
 
         After a hang, and with another version of the SDK, the function runs in a thread, as in the SDK.
         """
+        activation = partial(_run_marked, fn, *args, **kwargs)
         if self._watchdog.hangs or not self._is_known:
-            return super().submit(fn, *args, **kwargs)
+            return super().submit(activation)
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         # Python 3.14 lets no asyncio task run inside another one, so the event loop calls the function in its next
         # iteration. The function gets an empty context (``contextvars``), as in the SDK's threads.
-        loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
+        loop.call_soon(self._run, loop, future, activation, context=Context())
         # ``loop.run_in_executor`` returns an asyncio future unchanged.
         return cast("Future[Any]", future)
 
@@ -163,7 +177,7 @@ class ActivationExecutor(ThreadPoolExecutor):
         # Errors like SystemExit end the SDK's handler without a report, and Temporal waits for the timeout of the
         # workflow task; a SystemExit would even end the process.
         except BaseException as raised:  # noqa: BLE001 - see above
-            error = RuntimeError(f"a workflow raised {type(raised).__name__}")
+            error = RuntimeError(f"a workflow raised {type(raised).__name__} {raised}".rstrip())
         # A workflow sets itself as the running event loop, and none afterwards: the real loop is set again.
         asyncio._set_running_loop(loop)
         if future.done():  # The SDK no longer waits for the result.
@@ -177,6 +191,12 @@ class ActivationExecutor(ThreadPoolExecutor):
         """End the watchdog and the threads."""
         self._watchdog.stop()
         super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+def _run_marked(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Run an activation so that code in it can tell that it runs in one."""
+    IN_ACTIVATION.set(True)
+    return fn(*args, **kwargs)
 
 
 def _raise_in_thread(thread_id: int, error: type[BaseException]) -> None:
@@ -241,6 +261,52 @@ def _wrap_converter_factory(create: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_default_converter(converter: DataConverter) -> bool:
     return converter.payload_codec is None and converter.external_storage is None
+
+
+def report_divergence(worker: Worker, report: Callable[[], None]) -> None:
+    """Call ``report`` when the code of a workflow of this worker went another way than the workflow's history.
+
+    With another version of the SDK nothing is reported; the reconciler finds such workflows at its next comparison.
+    """
+    runs: Any = worker._workflow_worker if version("temporalio") == SDK_VERSION else None
+    if runs is not None:
+        runs._on_eviction_hook = lambda _, job: report() if job.reason == DIVERGED else None
+
+
+class UndecodedPayload(BaseException):
+    """Raised in a workflow whose payloads this process cannot decrypt, so that another process can run its task.
+
+    It is no ``Exception``, which would fail the workflow.
+    """
+
+
+class _RefusedPayloads(EncodingPayloadConverter):
+    """Raises a clear error for a payload that no codec has decrypted, because this process has no keys."""
+
+    @property
+    def encoding(self) -> str:
+        return ENCRYPTED.decode()
+
+    def to_payload(self, value: Any) -> None:
+        """Leave every value to the other converters."""
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> NoReturn:  # noqa: ARG002 - see above
+        """Raise an error that names the key and the fix."""
+        problem = (
+            f"A payload is encrypted with the key '{payload.metadata.get(KEY_ID, b'').decode(errors='replace')}', and "
+            "temporal.codec.keys is empty: give every process the same keys."
+        )
+        if IN_ACTIVATION.get():
+            raise UndecodedPayload(problem)
+        raise EncryptionKeyMissing(problem)
+
+
+class ReferencePayloadConverter(PydanticPayloadConverter):
+    """The payload converter of Maestro: pydantic models as JSON, and a clear error for encrypted payloads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.converters = {**self.converters, ENCRYPTED: _RefusedPayloads()}
 
 
 def configure_sdk() -> None:

@@ -100,6 +100,8 @@ class ServerConfig:
     port_setting: str = "--temporal-port / temporal.port"
     ui_port_setting: str = "--temporal-ui-port / temporal.uiPort"
     namespace: str = NAMESPACE
+    codec_endpoint: str = ""
+    """The URL at which the Web UI has payloads decrypted; empty without encryption."""
     extra_args: tuple[str, ...] = ()
     timing: Timing = field(default_factory=Timing)
 
@@ -148,6 +150,7 @@ def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
         *(str(binary), "server", "start-dev", "--db-filename", str(config.database_path), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
         *_repeat_flag("--namespace", () if config.namespace == NAMESPACE else (config.namespace,)),
+        *_repeat_flag("--ui-codec-endpoint", (config.codec_endpoint,) if config.codec_endpoint else ()),
         *_repeat_flag("--sqlite-pragma", _PRAGMAS),
         *_repeat_flag("--dynamic-config-value", _DYNAMIC_CONFIG),
         *_repeat_flag("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),

@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.support import postgresql
 from tests.support.fresh_store import copy_new_databases
 from tests.support.one_dialect import share_compiled_statements
 from tests.support.one_template_code import share_compiled_templates
@@ -31,11 +33,41 @@ def pytest_configure() -> None:
         ours = name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")
         if ours or re.search(r"_(API_KEY|BASE_URL)(_\d+)?$", name):
             del os.environ[name]
+    if postgresql.wanted():
+        postgresql.prepare()  # before the workers start, so that they inherit the address of the server
     share_compiled_statements()
     share_compiled_templates()
     copy_new_databases()
     share_trusted_certificates()
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that are about the other database than that of this run; their markers say why."""
+    unfit, advice = (
+        ("sqlite_only", "SQLite only") if postgresql.wanted() else ("postgresql_only", "`make test-postgresql` runs it")
+    )
+    for item in items:
+        for mark in item.iter_markers(unfit):
+            item.add_marker(pytest.mark.skip(reason=f"{advice}: {mark.kwargs['reason']}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Drop the databases of a test that ended: each takes 11 MB, and connections that the test did not close."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    try:
+        return (yield)
+    finally:
+        if postgresql.wanted() and folder is not None:
+            postgresql.drop_databases(folder)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Drop what modules and sessions shared, on a server that outlives the tests."""
+    folders = getattr(session.config, "_tmp_path_factory", None)
+    if postgresql.wanted() and folders is not None and folders._basetemp is not None:
+        postgresql.drop_databases(folders._basetemp)
 
 
 def pytest_collection_finish() -> None:

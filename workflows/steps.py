@@ -172,7 +172,8 @@ class QueuedSteps:
 
     def tool_options(self) -> StepOptions:
         """Return the options of a tool call."""
-        return StepOptions(timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue)
+        queue = self._ref.tools_queue or self._ref.llm_queue
+        return StepOptions(timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=queue)
 
     async def run_step(self, activity: Callable[..., Any], step: StepRef, options: StepOptions, summary: str) -> Any:
         """Run a step as an activity on its task queue; raises ``Suspended`` when the step has to wait."""

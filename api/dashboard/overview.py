@@ -79,7 +79,7 @@ def _render_page(request: Request, parts: ApiParts, checks: Mapping[str, str]) -
         any_account=bool(accounts),
         limited=[account for account in accounts if account.state is not AccountState.ACTIVE],
         exposures=list(list_exposures(settings, request.url.hostname or "", secure=request.url.scheme == "https")),
-        temporal_ui_url=parts.jobs.temporal.ui_url,
+        temporal_ui_url=parts.jobs.links.ui_url,
     )
 
 

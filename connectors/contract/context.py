@@ -156,5 +156,10 @@ class MemoryContext:
     async def upload_file(self, attachment_id: str) -> Path:
         raise NotFound(attachment_id)
 
+    async def fetch_file(self, message: OutgoingMessage) -> Path:
+        if message.path is None or not message.path.is_file():
+            raise NotFound(f"the file of message {message.id} was deleted")
+        return message.path
+
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         self.states.append((state, detail))

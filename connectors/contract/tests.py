@@ -10,7 +10,7 @@ from typing import Protocol
 from connectors.base import AcknowledgesMessages, Connector, ConnectorState, EditsMessages, Idempotency
 from connectors.contract.context import MemoryContext
 from connectors.failures import AmbiguousSend, FailureScope, PermanentSend, RetryableSend, SendFailure, Unsettled
-from connectors.hub import SendAction, attempt, choose_action, choose_action_in_doubt, perform_send_action
+from connectors.hub import ConnectorHub, SendAction, attempt, choose_action, choose_action_in_doubt
 from connectors.markdown import text_length
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
@@ -297,7 +297,9 @@ async def _retry_once(bench: Bench, unconfirmed: OutgoingMessage) -> tuple[SendA
     action = choose_action(unconfirmed, bench.connector, datetime.now(UTC))
     if action is SendAction.LEAVE:
         return action, None
-    outcome: Receipt | SendFailure = await perform_send_action(bench.connector, unconfirmed, action)
+    hub = ConnectorHub()
+    with hub.register_while_running(bench.connector):
+        outcome: Receipt | SendFailure = await hub.perform_send_action(bench.connector, unconfirmed, action)
     if not isinstance(outcome, Unsettled):
         return action, outcome
     action = choose_action_in_doubt(unconfirmed, bench.connector)

@@ -157,13 +157,14 @@ async def find_file(services: WebServices, web_user: WebUser, channel: str, deli
     raise NotFound("There is no file with this id in your channels.")
 
 
-def file_response(message: OutgoingMessage) -> Response:
-    """Return the file as a download; raises ``NotFound`` when the file was deleted. Reads the disk."""
+async def file_response(services: WebServices, message: OutgoingMessage) -> Response:
+    """Return the file as a download; raises ``NotFound`` when the file was deleted."""
     if message.path is None:
         return Response(message.content.encode(), headers=_file_headers(message), media_type="text/markdown")
-    path = Path(message.path)
-    if not path.is_file():
-        raise NotFound("The file was deleted from Maestro's storage.")
+    try:
+        path = await services.context.fetch_file(message)
+    except NotFound:
+        raise NotFound("The file was deleted from Maestro's storage.") from None
     return FileResponse(
         path, headers=_file_headers(message), media_type=message.content_type or "application/octet-stream"
     )
@@ -234,7 +235,7 @@ class Endpoints:
         if not is_valid or int(number) > frames.MAX_ID:
             raise NotFound("There is no file with this id in your channels.")
         message = await find_file(self._services, web_user, channel, int(number))
-        return await asyncio.to_thread(file_response, message)
+        return await file_response(self._services, message)
 
     async def get_health(self, _request: Request) -> Mapping[str, object]:
         """Report that the web connector is running, and its number of authenticated sockets."""

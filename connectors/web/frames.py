@@ -6,7 +6,7 @@ import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,10 +174,9 @@ def _file_fields(message: OutgoingMessage) -> Fields | None:
         return None
     size = len(message.content.encode())
     if message.path is not None:
-        try:
+        size = message.size  # What was stored on another host is not here until a client asks for it.
+        with suppress(OSError):
             size = message.path.stat().st_size
-        except OSError:
-            size = 0  # The stored file was deleted.
     return {
         "id": str(message.id),
         "filename": message.filename,

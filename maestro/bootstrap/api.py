@@ -3,9 +3,15 @@
 import asyncio
 from dataclasses import replace
 
-from api.parts import AgentChat, ApiParts, GuardSettings
+from api.parts import AgentChat, ApiParts, GuardSettings, PayloadCoding
 from api.server import ApiServer
-from maestro.bootstrap.flow import build_batch_work, build_intake, build_job_operations, build_schedule_operations
+from maestro.bootstrap.flow import (
+    build_batch_work,
+    build_intake,
+    build_job_operations,
+    build_schedule_operations,
+    task_queue_names,
+)
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.tools import build_chat, build_redaction, tool_names
 from maestro.chat import ChatService
@@ -14,7 +20,7 @@ from maestro.domain.network import TrustedProxies
 from maestro.domain.redaction import TextKind
 from maestro.domain.release import release
 from maestro.installation.data_folder import open_keys, signing_key
-from maestro.installation.storage import has_no_account
+from maestro.installation.storage import has_no_account, open_files
 from maestro.observability.health import EngineHealth, process_metrics, remote_worker_check
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.background import WebhookOperations
@@ -26,12 +32,13 @@ from maestro.operations.skills import SkillFolder, SkillOperations
 from maestro.serving import ListenAddress
 from maestro.settings import Settings, read_environment
 from maestro.settings.accounts import account_columns
-from maestro.settings.addresses import connection_limits, temporal_endpoint
+from maestro.settings.addresses import connection_limits, temporal_endpoint, temporal_ui_origins
 from maestro.settings.control import EffectiveSettings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.supervision import Services
 from maestro.tools.chat import OutsideTools
+from temporal.codec import PayloadService
 from temporal.engine import Engine
 
 
@@ -43,11 +50,12 @@ def api_parts(
     webui, keys = settings.webui, open_keys(settings, read_environment())
     return ApiParts(
         store=store,
+        payloads=build_payload_coding(settings),
         jobs=jobs,
         batches=BatchOperations(store),
         accounts=AccountOperations(store, keys.stored_form, account_columns),
         connectors=ConnectorOperations(store, keys.stored_form),
-        conversations=ConversationOperations(store, settings.data_dir),
+        conversations=ConversationOperations(store, settings.data_dir, open_files(settings)),
         schedules=build_schedule_operations(store, live),
         webhooks=WebhookOperations(store, keys.stored_form),
         hooks=build_intake(store, keys, live),
@@ -72,6 +80,16 @@ def api_parts(
     )
 
 
+def build_payload_coding(settings: Settings) -> PayloadCoding | None:
+    """Return the encryption for the codec endpoint; None without keys."""
+    keys = settings.temporal.codec.key_bytes
+    if not keys:
+        return None
+    service = PayloadService(keys)
+    namespace, origins = settings.temporal.namespace, temporal_ui_origins(settings)
+    return PayloadCoding(service.encrypt, service.decrypt, namespace, origins)
+
+
 def build_server(settings: Settings, parts: ApiParts) -> ApiServer:
     address = ListenAddress(settings.webui.host, settings.webui.port, section="webui", option="--port")
     return ApiServer(address, connection_limits(settings), parts)
@@ -86,8 +104,9 @@ class Api(SeparateProcess):
         """Serve until the event is set, also while Temporal is unreachable."""
         engine = Engine(temporal_endpoint(self.settings), self.say)
         jobs = build_job_operations(store, self.live, engine.current_client, lambda: None)
-        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        working = remote_worker_check(engine, self.settings.temporal.task_queue)
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command, engine)
+        queues = task_queue_names(self.settings)
+        working = remote_worker_check(engine, queues.main, queues.tools)
         health = ProcessHealth(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(has_no_account, store)
         scope = build_redaction(self.live, metrics.count_failed_scan)

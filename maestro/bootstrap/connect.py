@@ -97,7 +97,7 @@ class Connect(SeparateProcess):
         """Receive messages, start jobs, and run the steps that need a connector: send, show typing, fetch files."""
         dispatcher = self.build_dispatcher(store)
         engine = Engine(temporal_endpoint(self.settings), self.say)
-        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command, engine)
         flow = flow_parts(
             store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
         )
@@ -106,7 +106,8 @@ class Connect(SeparateProcess):
         health = EngineHealth(
             store, engine, build_worker_check(engine, STANDING_BY), partial(describe_closed_ports, connectors)
         )
-        host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
+        parts_of = partial(connector_parts, flow, self.settings)
+        host = ConnectorHost(self.settings, self.leases, store.fences, flow.hub, engine, self.say, parts_of)
         services, ready = Services(stop), ReadySignals()
         services.add_services(*(host.run_with_lease(connector, ready.expect_part()) for connector in connectors))
         bots = build_bots(self.live, store, dispatcher, host, self._platforms)

@@ -41,7 +41,7 @@ from maestro.intake.webhooks import WebhookIntake
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.transcriber import Transcriber
 from maestro.operations.background import ScheduleOperations
-from maestro.operations.jobs import JobOperations, TemporalAddress
+from maestro.operations.jobs import JobLinks, JobOperations
 from maestro.settings import Settings, read_environment
 from maestro.settings.addresses import dashboard_url, temporal_endpoint, temporal_ui_url
 from maestro.settings.live import LiveSettings, RedactionScope
@@ -55,6 +55,7 @@ from temporal.dispatcher import Queues, RunSettings
 from temporal.engine import Engine, Interceptors, WorkerParts
 from temporal.journal import Journal, StepJournal, temporal_attempt
 from temporal.replays import BatchWork, ClientSource, workflow_interrupter
+from temporal.versions import Versions
 
 Steps = list[Callable[..., Any]]
 
@@ -84,15 +85,16 @@ def flow_parts(
     ``released`` is called when a lane (queue of jobs) is free, ``observe`` when an attempt at a step has ended,
     ``scan_failed`` when a text could not be searched for secrets.
     """
-    hub = ConnectorHub()
+    files = open_files(live.start)
+    hub = ConnectorHub(files.fetch)
     journal = Journal(store, live.of(retry_rules), temporal_attempt, observe)
     return FlowParts(
         store=store,
         scope=build_redaction(live, scan_failed),
-        files=open_files(live.start),
+        files=files,
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(is_job_open, store)),
-        drafts=DraftStreamer(store, hub.list_connectors),
+        drafts=DraftStreamer(store, hub),
         released=released,
         journal=journal,
         interceptors=(StepJournal(journal),),
@@ -120,8 +122,12 @@ def worker_parts(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> list
     if not names.llm:
         everything = _worker_on(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
         return [replace(everything, ready=imported)]
-    calling = replace(_worker_on(flow, settings, names.llm, calls, workflows=False), ready=imported)
-    return [_worker_on(flow, settings, names.main, local), calling]
+    calling = replace(_worker_on(flow, settings, names.llm, calls, workflows=False), ready=imported, versioned=True)
+    workers = [replace(_worker_on(flow, settings, names.main, local), versioned=True), calling]
+    if names.tools and settings.tools.here:
+        # Without a version, as the queues of connectors: the host's worker serves the jobs of every release.
+        workers.append(_worker_on(flow, settings, names.tools, _tool_steps(flow, live, parts), workflows=False))
+    return workers
 
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
@@ -135,7 +141,7 @@ def task_queue_names(settings: Settings) -> Queues:
     temporal = settings.temporal
     if temporal.embedded:
         return Queues(temporal.task_queue)
-    return Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
+    return Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue, temporal.tools_queue)
 
 
 def retry_rules(settings: Settings) -> RetryRules:
@@ -150,12 +156,23 @@ def retry_rules(settings: Settings) -> RetryRules:
     )
 
 
+def build_versions(settings: Settings, report: Callable[[str], None], *, promote: bool) -> Versions | None:
+    """Return the worker versions of a process with workflows; None beside an embedded server.
+
+    There an upgrade is a restart of the only worker, and the workflows of another version would have none.
+    """
+    if settings.temporal.embedded:
+        return None
+    return Versions(task_queue_names(settings).main, report, promote=promote)
+
+
 def run_settings(settings: Settings) -> RunSettings:
     """Return the queues, intervals, timeouts and limits of workflows and the dispatcher."""
     return RunSettings(
         queues=task_queue_names(settings),
         look=settings.jobs.dispatch_seconds,
         background=settings.jobs.background_concurrency,
+        codec_key=settings.temporal.codec.first_id,
         defaults=JobRef(
             job_id="",
             run=1,
@@ -216,18 +233,27 @@ def _local_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: T
 def _model_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts, tags: TagActivities) -> Steps:
     watch = StopMonitor(flow.store, lambda: live.current().jobs.stop_poll_seconds)
     llm = build_chain(parts.models, flow.store, flow.scope, watch)
-    keys, models = open_keys(live.start, read_environment()), parts.models
+    models = parts.models
     transcriber = Transcriber(models.book, models.library, live.of(lambda settings: settings.llm.transcription))
-    tools = ToolActivities(flow.store, parts.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
     rules = live.of(partial(_model_rules, flow.scope, parts))
     asking = LLMActivities(flow.store, llm, flow.typing, rules)
     return [
         AnsweringActivities(flow.journal, asking, tags, _delivery_activities(flow)).answer,
         asking.call_model,
         CompactionActivities(flow.store, llm, rules).compact_conversation,
-        tools.call_tool,
-        ScriptActivities(flow.store, live.of(lambda settings: settings.tools), keys.reveal_key).run_script,
         VoiceActivities(flow.store, flow.files, transcriber, watch).transcribe,
+        # Also where tool calls have a queue of their own: jobs that began before it was named stay with this one.
+        *_tool_steps(flow, live, parts),
+    ]
+
+
+def _tool_steps(flow: FlowParts, live: LiveSettings, parts: ModelParts) -> Steps:
+    keys = open_keys(live.start, read_environment())
+    watch = StopMonitor(flow.store, lambda: live.current().jobs.stop_poll_seconds)
+    rules = live.of(partial(_tool_rules, flow))
+    return [
+        ToolActivities(flow.store, parts.tools, rules, watch, flow.released).call_tool,
+        ScriptActivities(flow.store, live.of(lambda settings: settings.tools), keys.reveal_key).run_script,
     ]
 
 
@@ -244,17 +270,17 @@ def _model_rules(scope: RedactionScope, parts: ModelParts, settings: Settings) -
     )
 
 
-def _tool_rules(scope: RedactionScope, settings: Settings) -> ToolRules:
+def _tool_rules(flow: FlowParts, settings: Settings) -> ToolRules:
     tools = settings.tools
     return ToolRules(
-        keep=open_files(settings).store_content,
+        keep=flow.files.store_content,
         seconds=tools.timeout_seconds,
         max_result_chars=tools.max_result_chars,
         # Not the folder in which ``claude`` runs: a tool could write a settings file there, which ``claude`` obeys.
         folder=settings.data_dir / "workspaces",
         asking=_asking_rules(settings, tools.approvers),
         memory_scope=_memory_scope(settings),
-        redact=scope.redaction_function(TextKind.TOOLS, settings),
+        redact=flow.scope.redaction_function(TextKind.TOOLS, settings),
     )
 
 
@@ -263,7 +289,7 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _delivery_activities(flow: FlowParts) -> DeliveryActivities:
-    redact, chunk_queue = flow.scope.current_redaction(TextKind.OUTGOING), ChunkQueue(flow.files.path_of_digest)
+    redact, chunk_queue = flow.scope.current_redaction(TextKind.OUTGOING), ChunkQueue(flow.files)
     return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, redact, chunk_queue, flow.drafts)
 
 
@@ -306,8 +332,9 @@ def build_job_operations(
 ) -> JobOperations:
     """Return the operations on jobs; ``wake`` notifies the dispatcher of this process, if it has one."""
     budgets = live.of(lambda settings: settings.budgets)
-    address = TemporalAddress(temporal_ui_url(live.start), live.start.temporal.namespace)
-    return JobOperations(store, workflow_interrupter(client), wake, address, lambda: budgets().cheaper_model)
+    telemetry = live.start.telemetry
+    links = JobLinks(temporal_ui_url(live.start), live.start.temporal.namespace, telemetry.enabled, telemetry.trace_url)
+    return JobOperations(store, workflow_interrupter(client), wake, links, lambda: budgets().cheaper_model)
 
 
 def build_operator(store: Store, live: LiveSettings) -> JobOperations:

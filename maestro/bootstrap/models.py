@@ -132,7 +132,7 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     ]
     if chat:
         changes.append(ChatFeed(reader, models.book, window))
-    answers = AnswerSpool(store, advance_chat_cursor) if chat else AnswerSpool(store)
+    answers = AnswerSpool(store, live.start.spool, *([advance_chat_cursor] if chat else []))
     request_time = live.of(lambda settings: timedelta(seconds=settings.llm.total_timeout_seconds))
     inside = chain_middleware(
         models.transport,

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import signal
+import socket
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,9 +16,19 @@ from typing import ClassVar
 from connectors.web import WebConnector
 from maestro.bootstrap.flow import run_settings
 from maestro.chat import join_session
-from maestro.domain.errors import ConfigurationError
+from maestro.domain.cluster import Leases
+from maestro.domain.errors import ConfigurationError, DataFolderBusy
 from maestro.installation.data_folder import DataFolder
-from maestro.installation.storage import migrate, open_store, sweep_uploads, wake_for_models
+from maestro.installation.leases import open_leases, stop_when_displaced
+from maestro.installation.storage import (
+    hold_contract,
+    migrate,
+    open_files,
+    open_store,
+    require_same_keys,
+    sweep_uploads,
+    wake_for_models,
+)
 from maestro.observability.logs import configure_logs, line_redactor, set_level
 from maestro.operations.conversations import remove_discarded_files
 from maestro.serving import raise_descriptor_limit
@@ -57,13 +69,17 @@ def run_process(process: "Process") -> int:
 class Process(ABC):
     """The base class of all kinds of processes; each kind runs its own parts in ``work``.
 
-    Settings that need a restart are read from ``settings``; the others are read from ``live`` at each use.
+    Settings that need a restart are read from ``settings``; the others are read from ``live`` at each use. ``command``
+    is the name of the process's command after ``maestro``.
     """
+
+    command: ClassVar[str]
 
     def __init__(self, loaded: Loaded, say: Say) -> None:
         self.settings: Settings = loaded.settings
         self.live = LiveSettings(loaded)
         self.say = say
+        self.leases: Leases
         self.shared = not self.settings.temporal.embedded
         """Whether other processes work in the same data folder."""
 
@@ -71,7 +87,7 @@ class Process(ABC):
         return open_store(self.settings)
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
-        return Dispatcher(store, self.live.of(run_settings), self.say)
+        return Dispatcher(store, self.live.of(run_settings), self.say, self.leases)
 
     async def drain(self, engine: Engine, dispatcher: Dispatcher, connectors: Sequence[WebConnector] = ()) -> None:
         """Accept no more messages and jobs, and let running work finish."""
@@ -93,18 +109,34 @@ class Process(ABC):
     async def serve(self, stop: asyncio.Event) -> None:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when a part cannot start."""
         if self.shared:
-            # The migration precedes the shared lock on the folder, because a migration may need the exclusive lock.
+            # The migration precedes the lock of the contract, because a migration may need the locks of earlier ones.
             await asyncio.to_thread(migrate, self.settings)
-        with DataFolder(self.settings.data_dir, shared=self.shared):
+        with DataFolder(self.settings.data_dir, shared=self.shared), hold_contract(self.settings):
             self.prepare()
             await asyncio.to_thread(sweep_uploads, self.settings, INCOMPLETE_UPLOAD_AGE if self.shared else timedelta())
-            store = await asyncio.to_thread(self.open_store)
-            with contextlib.closing(store):
+            self.leases = await asyncio.to_thread(open_leases, self.settings, shared=self.shared)
+            with contextlib.closing(self.leases):
+                await self._serve_store(stop)
+
+    async def _serve_store(self, stop: asyncio.Event) -> None:
+        """Open the store and run until the event is set, or until another process has taken the store."""
+        store = await asyncio.to_thread(self.open_store)
+        store.process = f"{self.command}@{socket.gethostname()}:{os.getpid()}"
+        with contextlib.closing(store):
+            watching = asyncio.create_task(stop_when_displaced(self.leases, stop))
+            try:
+                await asyncio.to_thread(require_same_keys, store, self.settings)
                 await asyncio.to_thread(store.create_reserve)
-                await asyncio.to_thread(remove_discarded_files, store, self.settings.data_dir)
+                await asyncio.to_thread(
+                    remove_discarded_files, store, self.settings.data_dir, open_files(self.settings)
+                )
                 await asyncio.to_thread(join_session, store, self.settings.chat, self.settings.session)
                 async with self.live.keep_current(store, partial(_apply_settings, store)):
                     await self.work(store, stop)
+            finally:
+                watching.cancel()
+            if problem := self.leases.find_problem():
+                raise DataFolderBusy(problem)
 
     def prepare(self) -> None:  # noqa: B027 - optional: most kinds of process prepare nothing
         """Start slow work in the background, such as imports; the store is not open yet."""
@@ -124,9 +156,7 @@ def _apply_settings(store: Store, settings: Settings) -> None:
 
 
 class SeparateProcess(Process):
-    """A process that runs one part of Maestro; ``command`` is the name of its command after ``maestro``."""
-
-    command: ClassVar[str]
+    """A process that runs one part of Maestro."""
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Run beside other processes; raises ``ConfigurationError`` without a Temporal server at temporal.address."""

@@ -9,7 +9,8 @@ from functools import partial
 from connectors.web import WebConnector
 from maestro.bootstrap.api import api_parts, build_server
 from maestro.bootstrap.connect import build_bots, build_context, configured_connectors
-from maestro.bootstrap.flow import ModelParts, build_job_operations, connector_parts, flow_parts
+from maestro.bootstrap.flow import ModelParts, build_job_operations, build_versions, connector_parts, flow_parts
+from maestro.bootstrap.maintenance import build_maintenance
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.tools import build_chat, build_tools
 from maestro.bootstrap.worker import ModelProcess
@@ -17,9 +18,10 @@ from maestro.chat import ChatService, end_session
 from maestro.connector_runtime.host import ConnectorHost, StoreContext, describe_closed_ports
 from maestro.domain.health import ProcessHealth
 from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.network import CODEC_PATH
 from maestro.domain.redaction import TextKind
 from maestro.observability.health import EngineHealth, build_worker_check, process_metrics
-from maestro.settings.addresses import address_lines, temporal_endpoint
+from maestro.settings.addresses import address_lines, dashboard_url, temporal_endpoint
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Services, cancel_tasks, wait_for_first
 from maestro.tools.registry import ToolRegistry
@@ -34,6 +36,8 @@ READY = "Maestro is ready."
 class Up(ModelProcess):
     """The process that runs all parts of Maestro; subclasses may override how tools and connectors are built."""
 
+    command = "up"
+
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
         return build_tools(self.live, chat)
 
@@ -45,7 +49,14 @@ class Up(ModelProcess):
 
     def server_config(self) -> ServerConfig:
         temporal = self.settings.temporal
-        return ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port, namespace=temporal.namespace)
+        dashboard = dashboard_url(self.settings) if temporal.codec.keys else ""
+        return ServerConfig(
+            self.settings.data_dir,
+            temporal.port,
+            temporal.ui_port,
+            namespace=temporal.namespace,
+            codec_endpoint=dashboard and f"{dashboard}{CODEC_PATH}",
+        )
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Run all parts of Maestro until the event is set."""
@@ -76,13 +87,14 @@ class Up(ModelProcess):
 
     async def _run(self, store: Store, models: Models, endpoint: Endpoint, stop: asyncio.Event) -> None:
         dispatcher = self.build_dispatcher(store)
-        engine = Engine(endpoint, self.say)
-        metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
+        engine = Engine(endpoint, self.say, build_versions(self.settings, self.say, promote=True))
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command, engine)
         flow = flow_parts(
             store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
         )
         connectors = self.build_connectors(self.build_context(store, dispatcher))
-        host = ConnectorHost(self.settings, flow.hub, engine, self.say, partial(connector_parts, flow, self.settings))
+        parts_of = partial(connector_parts, flow, self.settings)
+        host = ConnectorHost(self.settings, self.leases, store.fences, flow.hub, engine, self.say, parts_of)
         bots = build_bots(self.live, store, dispatcher, host)
         chat = build_chat(self.live, store, flow.scope.scanner)
         model_parts = ModelParts(models, self.build_tools(chat))
@@ -93,6 +105,7 @@ class Up(ModelProcess):
             bots.keep_running(next((connector.webhooks for connector in connectors), None)),
             flow.drafts.stream_until_cancelled(),
             *flow_services,
+            *build_maintenance(store, self.live, metrics),
         )
         if self.settings.webui.enabled:
             jobs = build_job_operations(store, self.live, engine.current_client, dispatcher.check_soon)

@@ -7,19 +7,21 @@ from maestro.bootstrap.flow import (
     FlowParts,
     ModelParts,
     build_batch_work,
+    build_versions,
     flow_parts,
     run_settings,
     task_queue_names,
     worker_parts,
 )
+from maestro.bootstrap.maintenance import build_maintenance
 from maestro.bootstrap.models import Models, begin_library_import, build_models
-from maestro.bootstrap.process import Process, SeparateProcess
+from maestro.bootstrap.process import Process, Say, SeparateProcess
 from maestro.bootstrap.tools import build_chat, build_tools
 from maestro.domain.health import ProcessHealth
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.observability.health import EngineHealth, HealthServer, build_worker_check, health_address, process_metrics
 from maestro.operations.skills import load_skills
-from maestro.settings import read_environment
+from maestro.settings import Loaded, read_environment
 from maestro.settings.addresses import connection_limits, temporal_endpoint
 from maestro.store.store import Store
 from maestro.supervision import ReadySignals, Service, Services
@@ -49,11 +51,14 @@ class ModelProcess(Process):
         store, settings = flow.store, self.settings
         skills = await load_skills(store, settings.skills.folder, settings.skills.look_seconds)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.check_soon)
+        engine.on_divergence = reconciler.check_soon
+        if engine.versions is not None:
+            dispatcher.may_run_here = engine.versions.begins_jobs
         keeper = ScheduleKeeper(store, self.live.of(run_settings), self.live.of(lambda settings: settings.schedules))
         return [
             parts.tools.keep_sources_open(),
             skills.watch_files(),
-            engine.run(dispatcher.run, reconciler.run, keeper.run),
+            engine.run(dispatcher.run, reconciler.run, keeper.run, engine.run_versions(ready.expect_part())),
             *(engine.run_worker(worker, ready.expect_part()) for worker in worker_parts(flow, self.live, parts)),
             build_batch_work(store, engine, dispatcher.check_soon).run(),
         ]
@@ -64,12 +69,18 @@ class Worker(ModelProcess, SeparateProcess):
 
     command = "worker"
 
+    def __init__(self, loaded: Loaded, say: Say, *, promote: bool = False) -> None:
+        """With ``promote``, new jobs begin with the release of this worker once it polls."""
+        super().__init__(loaded, say)
+        self._promote = promote
+
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Poll the queues of workflows and of model calls, start jobs, and compare open jobs with Temporal."""
         models = await asyncio.to_thread(self.build_models, store)
         dispatcher = self.build_dispatcher(store)
-        engine = Engine(temporal_endpoint(self.settings), self.say)
-        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
+        versions = build_versions(self.settings, self.say, promote=self._promote)
+        engine = Engine(temporal_endpoint(self.settings), self.say, versions)
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command, engine)
         vitals = ProcessHealth(EngineHealth(store, engine, build_worker_check(engine)), metrics)
         flow = flow_parts(
             store, self.live, dispatcher.check_after_release, metrics.count_step, metrics.count_failed_scan
@@ -79,7 +90,7 @@ class Worker(ModelProcess, SeparateProcess):
         flow_services = await self.build_services(flow, brains, engine, dispatcher, begun)
         address, hosts = health_address(self.settings, "workerPort"), self.settings.webui.allowed_hosts
         health = HealthServer(address, hosts, vitals, connection_limits(self.settings))
-        services.add_services(health.run(), *flow_services)
+        services.add_services(health.run(), *flow_services, *build_maintenance(store, self.live, metrics))
         try:
             await services.until_stopped(self._announce_start(begun, models), partial(self.drain, engine, dispatcher))
         finally:

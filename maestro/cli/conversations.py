@@ -22,6 +22,7 @@ from maestro.cli.framework.output import (
     plain_line,
 )
 from maestro.domain.agent_chat import SessionView
+from maestro.installation.storage import open_files
 from maestro.operations.conversations import (
     LIMIT,
     ConversationOperations,
@@ -55,7 +56,9 @@ Number = Annotated[
     row_number("conversation", "ID"),
 ]
 
-app = OperationCommands(__doc__, lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir))
+app = OperationCommands(
+    __doc__, lambda at: ConversationOperations(at.store, at.loaded.settings.data_dir, open_files(at.loaded.settings))
+)
 app.list(
     "List conversations, the one with the newest message first.", COLUMNS, NOTHING, QueryOptions(ConversationQuery)
 )

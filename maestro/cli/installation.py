@@ -14,7 +14,7 @@ from maestro.cli.framework.output import plain_line, write_output
 from maestro.diagnostics.doctor import diagnose_installation
 from maestro.domain.health import Diagnosis, DiagnosisLevel
 from maestro.installation.initial import FileAction, InitPlan, InitRequest, plan_init, prepare_cluster, write_plan
-from maestro.installation.storage import Migration, MigrationOutcome, migrate
+from maestro.installation.storage import Migration, MigrationOutcome, accept_keys, migrate
 from maestro.settings import read_environment
 
 MARKS = {
@@ -130,13 +130,19 @@ def _check_lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str
 
 
 @migration.command("migrate")
-def migrate_store(given: Given) -> None:
+def migrate_store(
+    given: Given, accept: Annotated[bool, "--accept-keys: Record the keys of this host as those of the store."] = False
+) -> None:
     """Create the database or migrate it to this release, and write the configured agents into it.
 
     `maestro up` does this by itself. Run this command before separate worker, API and connector processes, as
-    docker-compose.yml does. First end all processes of an older release. A repeated run does no harm.
+    docker-compose.yml does. Processes of an older release may go on working: a migration that removes what they use
+    refuses to run, and says so. A repeated run does no harm.
     """
-    done = migrate(load_settings(given, accounts=False).settings)
+    settings = load_settings(given, accounts=False).settings
+    done = migrate(settings)
+    if accept:
+        accept_keys(settings)
     write_output(done, outcome_sentence(done), given.as_json)
 
 

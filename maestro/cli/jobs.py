@@ -63,7 +63,8 @@ ERROR_COLUMNS = Columns("jobs=count error step newest:age agents example reason"
 JOB_PORTRAIT = Portrait(
     lambda job: f"{job.id}  {job.status}",
     hide="id status platform account thread excerpt priority attempts started_at edits what_if cost_usd "
-    "interrupted_cost_usd calls deliveries actions substitution would_act depth erased restarted_from",
+    "interrupted_cost_usd calls deliveries actions substitution would_act depth erased calls_deleted restarted_from "
+    "process trace_url",
     lines_of={
         "channel": lambda job: join_parts(job.platform, job.account, job.channel, job.thread),
         "message": lambda job: job.excerpt if not job.task else "",
@@ -80,7 +81,7 @@ JOB_PORTRAIT = Portrait(
         "cut off": lambda job: None if job.interrupted_cost_usd is None else price_text(job.interrupted_cost_usd),
         "would answer": lambda job: first_line(job.said) if job.what_if else "",
         "said": lambda job: "" if job.what_if else first_line(job.said),
-        "texts": lambda job: "deleted with the conversation" if job.erased else "",
+        "texts": lambda job: "deleted with the conversation" if job.erased else "deleted calls" * job.calls_deleted,
         "model calls": lambda job: job.calls,
         "acted on": lambda job: job.actions,
         "would have acted on": lambda job: job.would_act,

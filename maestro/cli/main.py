@@ -43,7 +43,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "owner": ("people:owners", "Add, list and remove owners."),
     "pairings": ("people:pairings", "Approve requests for access to direct messages, and invite users."),
     "people": ("people", "List and remove users with access by a pairing."),
+    "promote": ("promote", "Let new jobs begin with this release, while the one before finishes its own."),
     "migrate": ("installation:migration", "Create the database, or bring it up to this release."),
+    "replay-check": ("replay_check", "Check that this release can continue the workflows of a running one."),
+    "backup": ("backup:backup", "Write store, media and keys to one archive, beside a running Maestro."),
+    "restore": ("backup:restore", "Restore a backup into an empty installation."),
+    "fsck": ("backup:fsck", "Compare store, Temporal and media, and say how to fix each contradiction."),
     "version": ("main:version_app", "Show the version."),
 }
 """Each command's module and help line; the name after ``:`` is the command's variable in the module, else ``app``."""

@@ -34,13 +34,19 @@ def run_everything(given: Given) -> None:
 
 
 @worker.command(json=False, ports=[WORKER_HEALTH_PORT])
-def run_worker(given: Given) -> None:
+def run_worker(
+    given: Given,
+    promote: Annotated[
+        bool, typer.Option("--promote", help="Let new jobs begin with this release once the worker is ready.")
+    ] = False,
+) -> None:
     """Run workflows, their steps and model calls against the Temporal server at temporal.address.
 
-    Several workers may run side by side. Ctrl-C lets running steps finish and then ends the process; another worker, or
-    the next start, continues unfinished jobs.
+    Several workers may run side by side, also of two releases: a job stays with the release that began it, and new jobs
+    begin with the release that was promoted last. Ctrl-C lets running steps finish and then ends the process; another
+    worker, or the next start, continues unfinished jobs.
     """
-    raise typer.Exit(run_process(Worker(load_settings(given), typer.echo)))
+    raise typer.Exit(run_process(Worker(load_settings(given), typer.echo, promote=promote)))
 
 
 @api.command(json=False, ports=[WEBUI_PORT])

@@ -39,6 +39,7 @@ from maestro.domain.schedules.edits import (
 from maestro.domain.schedules.expressions import read_zone
 from maestro.domain.schedules.views import SchedulePreview, ScheduleState, ScheduleView, describe_distance, preview_view
 from maestro.domain.values import read
+from maestro.installation.storage import store_exists
 from maestro.operations.background import ScheduleOperations, ScheduleQuery
 
 NOTHING = "No schedules match: `maestro schedules add` makes one."
@@ -187,7 +188,7 @@ def preview(
     """Describe a schedule, and show its next five times, without storing it."""
     request = read(SchedulePreviewRequest, {"schedule": schedule, **options})
     settings = load_settings(given, accounts=False).settings
-    if settings.database.exists():  # operators may have changed the shortest interval while Maestro ran
+    if store_exists(settings):  # operators may have changed the shortest interval while Maestro ran
         with open_context(given) as at:
             settings = at.live.current()
     view = preview_view(request, datetime.now(UTC), settings.schedules.shortest)

@@ -2,33 +2,36 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import structlog
 from ulid import ULID
 
 from connectors.base import Connector, ConnectorState, Identity, IdentityRole, KnownChannel, Upload
 from connectors.failures import AccountRefused
 from connectors.hub import ConnectorHub
 from connectors.web import WebConnector
-from maestro.domain.errors import ConfigurationError, InvalidMessage, NotFound
+from maestro.domain.cluster import Lease, Leases
+from maestro.domain.errors import ConfigurationError, InvalidMessage, LeaseLost, NotFound, StoreBusy
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt, ReceiptReport
 from maestro.domain.people.people import UploadedFile
-from maestro.installation.data_folder import FileLock
 from maestro.intake import AccountIntake, Intake
 from maestro.settings import Settings
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.supervision import cancel_tasks, wait_for_first
+from maestro.supervision import cancel_tasks, finish_despite_cancellation, wait_for_first
 from temporal.engine import Engine, WorkerParts
 
 Result = TypeVar("Result")
 
 LOOK_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 class StoreContext(AccountIntake):
@@ -66,7 +69,10 @@ class StoreContext(AccountIntake):
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         rows = await self._read(lambda tx: tx.deliveries.list_sent_since(address, after_id, limit))
         path = self._files.path_of_digest
-        return [row.build_outgoing(has_more=more, path=path(row.digest) if row.digest else None) for row, more in rows]
+        return [
+            row.build_outgoing(has_more=more, path=path(row.digest) if row.digest else None, size=size)
+            for row, more, size in rows
+        ]
 
     async def newest_delivery(self) -> int:
         return await self._read(lambda tx: tx.deliveries.find_newest_id())
@@ -127,7 +133,12 @@ class StoreContext(AccountIntake):
         stored = await self._read(lambda tx: tx.users.list_uploads([attachment_id]))
         if attachment_id not in stored:
             raise NotFound(f"there is no upload {attachment_id}")
-        return self._files.path_of_digest(stored[attachment_id].digest)
+        return await asyncio.to_thread(self._files.fetch, stored[attachment_id].digest)
+
+    async def fetch_file(self, message: OutgoingMessage) -> Path:
+        if message.path is None:
+            raise NotFound(f"the message {message.id} has no stored file")
+        return await asyncio.to_thread(self._files.fetch, message.path.name)
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         trouble = state in (ConnectorState.DEGRADED, ConnectorState.FAILED)
@@ -152,44 +163,63 @@ def _run_in(
 
 
 @contextlib.asynccontextmanager
-async def hold_lease(folder: Path, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[None]:
-    """Hold the connector's lease (lock) during the block; wait while another process has the lease.
+async def hold_lease(leases: Leases, connector: Connector, report: Callable[[str], None]) -> AsyncIterator[Lease]:
+    """Hold the connector's lease during the block; wait while another process has the lease.
 
-    One lock is for the platform and account, because only one process may poll the queue. A second lock is for the
-    token, which two accounts might share: the platform would drop one connection, or send every message to both.
+    One lease is for the platform and account, because only one process may poll the queue. A second one is for the
+    token, which two accounts might share: the platform would drop one connection, or send every message to both. The
+    yielded lease is the first; where both can be lost, they are lost together.
 
-    Raises ``ConfigurationError`` when the folder or a lock in it cannot be written.
+    Raises ``ConfigurationError`` when a lease is a file that cannot be written.
     """
     name = f"{connector.platform}/{connector.account}"
-    locks = [f"{connector.platform}-{connector.account}.lock"]
-    locks += [f"token-{connector.token_digest}.lock"] if connector.token_digest else []
-    with contextlib.ExitStack() as held:
+    needed = [leases.lease(f"{connector.platform}-{connector.account}")]
+    needed += [leases.lease(f"token-{connector.token_digest}")] if connector.token_digest else []
+    async with contextlib.AsyncExitStack() as held:
         try:
-            await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
-            for lock in locks:
-                await acquire_lock(FileLock(folder / lock), name, report, held)
+            for lease in needed:
+                held.push_async_callback(_release_lease, lease)
+                await take_lease(lease, name, report)
         except OSError as error:
             raise ConfigurationError(
-                f"The lease of {name} in {folder} cannot be taken: {error.strerror}. "
+                f"The lease of {name} ({needed[0].name}.lock in the folder leases) cannot be taken: {error.strerror}. "
                 "Make the folder writable for this user, free space on its disk, or set dataDir to another folder."
             ) from error
-        yield
+        yield needed[0]
 
 
-async def acquire_lock(lock: FileLock, name: str, report: Callable[[str], None], held: contextlib.ExitStack) -> None:
+async def take_lease(lease: Lease, name: str, report: Callable[[str], None]) -> None:
+    """Take a lease once no other process holds it; while the store does not answer, wait as well."""
     has_waited = False
-    # The lock is tried every second: a thread that blocks in flock could not be cancelled.
-    while not await asyncio.to_thread(lock.take_lock):
+    # The lease is tried every second: a thread that blocks in a lock could not be cancelled.
+    # A thread that takes the lease just when its caller is cancelled is awaited, so that the lease can be released.
+    while not await finish_despite_cancellation(asyncio.to_thread(_try_lease, lease)):
         if not has_waited:
-            report(
-                f"{lock.describe_holder().capitalize()} runs the connector {name}; this process takes over after it."
-            )
+            holder = await asyncio.to_thread(lease.describe_holder)
+            report(f"{holder[:1].upper()}{holder[1:]} runs the connector {name}; this process takes over after it.")
             has_waited = True
         await asyncio.sleep(LOOK_SECONDS)
-    held.callback(lock.release_lock)
-    lock.write_process_id()
     if has_waited:
         report(f"This process has taken over the connector {name}.")
+
+
+def _try_lease(lease: Lease) -> bool:
+    try:
+        return lease.take()
+    except StoreBusy as error:
+        log.warning("lease.postponed", lease=lease.name, reason=str(error))
+        return False
+
+
+async def _release_lease(lease: Lease) -> None:
+    """Release a lease in a thread, because a server that does not answer would hold up the event loop."""
+    await finish_despite_cancellation(asyncio.to_thread(lease.release))
+
+
+async def wait_for_loss(lease: Lease) -> None:
+    """Return when this process may no longer hold the lease."""
+    while lease.is_held:  # noqa: ASYNC110 - the lease runs out by a clock, and no one reports that
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -197,6 +227,9 @@ class ConnectorHost:
     """The runner of connectors, each with a lease (lock) and a worker for its queue unless Temporal is embedded."""
 
     settings: Settings
+    leases: Leases
+    fences: MutableMapping[tuple[str, str], Lease]
+    """The leases that the store checks before a message is marked as being sent."""
     hub: ConnectorHub
     engine: Engine
     say: Callable[[str], None]
@@ -204,43 +237,94 @@ class ConnectorHost:
     """Returns the worker of one connector's queue."""
 
     async def run_with_lease(self, connector: Connector, on_begin: Callable[[], None]) -> None:
-        """Run the connector until cancelled, once its lease is held; ``on_begin`` is called when it accepts sends."""
+        """Run the connector until cancelled, while its lease is held; ``on_begin`` is called when it accepts sends.
+
+        After the loss of the lease the connector is stopped, and runs again when this process gets the lease back.
+        """
         if self.settings.temporal.embedded:
             on_begin()
             with self.hub.register_while_running(connector):
                 await connector.run()
             return
-        async with hold_lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
-            with self.hub.register_while_running(connector):
-                group.create_task(self.engine.run_worker(self.parts_of(connector), on_begin))
-                await connector.run()
+        while True:
+            try:
+                await self._run_once(connector, on_begin, receive=_receive_persistently)
+            except (LeaseLost, StoreBusy) as error:
+                log.warning("connector.stopped", connector=connector.platform, reason=str(error))
+                await asyncio.sleep(LOOK_SECONDS)
 
     async def run_bot(self, connector: Connector) -> None:
         """Run a bot until cancelled, under its lease, which protects a token that two bots share by mistake.
 
-        Raises ``AccountRefused`` when the platform refuses the account.
+        Raises ``AccountRefused`` when the platform refuses the account, and ``LeaseLost``.
         """
         loop = asyncio.get_running_loop()
         refused: asyncio.Future[str] = loop.create_future()
-        async with hold_lease(self.settings.data_dir / "leases", connector, self.say):
 
-            def record_refusal(reason: str) -> None:
-                """Record the reason of the first refusal; may be called from any thread."""
-                loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
+        def record_refusal(reason: str) -> None:
+            """Record the reason of the first refusal; may be called from any thread."""
+            loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
 
-            with self.hub.register_while_running(connector, record_refusal):
-                tasks = [asyncio.create_task(connector.run())]
+        # Bots are added at run time, so the start of the process does not wait for the bots' workers.
+        await self._run_once(connector, lambda: None, record_refusal, refused)
+        if refused.done() and not refused.cancelled():
+            raise AccountRefused(refused.result())
+
+    async def _run_once(
+        self,
+        connector: Connector,
+        on_begin: Callable[[], None],
+        record_refusal: Callable[[str], None] = lambda _: None,
+        *ends: "asyncio.Future[str]",
+        receive: Callable[[Connector], Coroutine[Any, Any, None]] = lambda connector: connector.run(),
+    ) -> None:
+        """Run a connector under its lease until it ends or one of ``ends`` is done; raises ``LeaseLost``."""
+        place = (connector.platform, connector.account)
+        lost = f"This process has lost the lease of the connector {'/'.join(place)}, and sends nothing there"
+        async with hold_lease(self.leases, connector, self.say) as lease:
+            with self.hub.register_while_running(connector, record_refusal, lease), self._fence(place, lease):
+                tasks = [asyncio.create_task(receive(connector))]
+                if not self.settings.temporal.embedded:
+                    tasks.append(asyncio.create_task(self._poll(connector, on_begin)))
                 try:
-                    if not self.settings.temporal.embedded:
-                        # Bots are added at run time, so the start of the process does not wait for the bots' workers.
-                        tasks.append(
-                            asyncio.create_task(self.engine.run_worker(self.parts_of(connector), lambda: None))
-                        )
-                    await wait_for_first(refused, watched=tasks)
+                    await wait_for_first(wait_for_loss(lease), *ends, watched=tasks)
+                    if not lease.is_held:
+                        # Said before the parts end, which may wait for a store that does not answer.
+                        self.say(f"{lost}; it waits to get the connector back.")
                 finally:
                     await cancel_tasks(tasks)
-        if not refused.cancelled():
-            raise AccountRefused(refused.result())
+            if not lease.is_held:
+                raise LeaseLost(lost)
+
+    async def _poll(self, connector: Connector, on_begin: Callable[[], None]) -> None:
+        """Poll the connector's queue; after a drain, wait for the connector to be cancelled."""
+        await self.engine.run_worker(self.parts_of(connector), on_begin)
+        await asyncio.Event().wait()
+
+    @contextlib.contextmanager
+    def _fence(self, place: tuple[str, str], lease: Lease) -> Iterator[None]:
+        """Let transactions that mark a message of this account as being sent check the lease."""
+        self.fences[place] = lease
+        try:
+            yield
+        finally:
+            del self.fences[place]
+
+
+async def _receive_persistently(connector: Connector) -> None:
+    """Run a connector until it ends; run it again after a failure of the store.
+
+    Its lease stays where it is meanwhile, because for another process the store would be as busy.
+    """
+    while True:
+        try:
+            return await connector.run()
+        except StoreBusy as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the store failed while the connector ended
+            log.warning("connector.stopped", connector=connector.platform, reason=str(error))
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 def describe_closed_ports(connectors: Sequence[WebConnector]) -> str:

@@ -20,10 +20,13 @@ from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.skills.files import choose_files
 from maestro.domain.webhooks.webhook import Webhook, checked_secret
 from maestro.installation.data_folder import SEALED, SecretKeys, data_folder_holder, embedded_server_of, existing_keys
+from maestro.installation.storage import open_files
 from maestro.operations.skills import SkillFolder
 from maestro.settings import Survey, survey_settings
 from maestro.settings.environment import find_file
-from maestro.store.engine.database import RESCUE
+from maestro.store.engine.database import name_of
+from maestro.store.engine.schema import read_revision
+from maestro.store.engine.sqlite import RESCUE
 from maestro.store.inspection import Inspection, inspect_database, is_locked
 
 FOLDER_CHECK = "data folder"
@@ -39,6 +42,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 NETWORKED = frozenset({"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "nfs", "nfs4", "smb3", "smbfs"})
 MOUNTS = Path("/proc/self/mounts")
 
+MEDIA_CHECK = "media"
 SKILLS_CHECK = "skills"
 STORE_CHECK = "store"
 SCHEDULES_CHECK = "schedules"
@@ -104,6 +108,19 @@ def _file_system_type(folder: Path) -> str:
     return sorted(above, key=lambda mount: mount[0])[-1][1] if above else ""
 
 
+def check_media(subject: Examined) -> list[Diagnosis]:
+    """Write, read and delete a small object in the bucket of media files; nothing to check without a bucket."""
+    url = subject.settings.media.url
+    if not url:
+        return []
+    try:
+        open_files(subject.settings).check_access()
+    except MaestroError as error:
+        problem, _, fix = str(error).partition(". ")
+        return [broken(MEDIA_CHECK, problem, fix)]
+    return [fine(MEDIA_CHECK, f"files in {url} can be written, read and deleted")]
+
+
 def check_skills(subject: Examined) -> list[Diagnosis]:
     """Check the skill files as Maestro reads them at its start; an invalid file disables only its own skill."""
     folder = SkillFolder(subject.settings.skills.folder)
@@ -126,18 +143,20 @@ def check_skills(subject: Examined) -> list[Diagnosis]:
 
 def check_store(subject: Examined) -> tuple[Inspection | None, list[Diagnosis]]:
     """Inspect the store without changing it; return the inspection, None if unreadable, and the diagnoses."""
-    path = subject.settings.database
-    # Path.exists would raise an error if this user may not read the folder; os.path.exists returns False.
-    if not os.path.exists(path):
-        return None, [note(STORE_CHECK, f"there is no {path} yet: the first start creates it")]
+    database = subject.settings.database
+    name = name_of(database)
     try:
-        inspection = inspect_database(path, PAGES_SECONDS)
+        # Path.exists would raise an error if this user may not read the folder; os.path.exists returns False.
+        is_missing = not (os.path.exists(database) if isinstance(database, Path) else read_revision(database))
+        if is_missing:
+            return None, [note(STORE_CHECK, f"there is no {name} yet: the first start creates it")]
+        inspection = inspect_database(database, PAGES_SECONDS)
     except MaestroError as error:
         problem, _, fix = str(error).partition(". ")
         return None, [broken(STORE_CHECK, problem, fix)]
-    found = [_diagnose_pages(subject, inspection)]
-    if subject.holder.running and is_locked(path, PAGES_SECONDS):
-        problem = f"{path} cannot be written: another program has held the lock of the database for {PAGES_SECONDS:g} s"
+    found = [_diagnose_pages(name, inspection)]
+    if subject.holder.running and isinstance(database, Path) and is_locked(database, PAGES_SECONDS):
+        problem = f"{name} cannot be written: another program has held the lock of the database for {PAGES_SECONDS:g} s"
         fix = "End that program, such as an open sqlite3 shell; Maestro then goes on by itself."
         found.append(broken(STORE_CHECK, problem, fix))
     if inspection.open_jobs or inspection.failed_jobs:
@@ -147,14 +166,13 @@ def check_store(subject: Examined) -> tuple[Inspection | None, list[Diagnosis]]:
     return inspection, found
 
 
-def _diagnose_pages(subject: Examined, inspection: Inspection) -> Diagnosis:
-    path = subject.settings.database
+def _diagnose_pages(name: str, inspection: Inspection) -> Diagnosis:
     if inspection.damage:
-        return broken(STORE_CHECK, f"{path} is damaged: {' '.join(inspection.damage.split())}", RESCUE)
-    size = f"{path.stat().st_size / 1024**2:.1f} MB"
+        return broken(STORE_CHECK, f"{name} is damaged: {' '.join(inspection.damage.split())}", RESCUE)
+    size = f"{inspection.size / 1024**2:.1f} MB"
     if not inspection.thorough:
-        return fine(STORE_CHECK, f"{path} ({size}) is of this release; it is too large to read every page now")
-    return fine(STORE_CHECK, f"{path} ({size}) is of this release and undamaged")
+        return fine(STORE_CHECK, f"{name} ({size}) is of this release; it is too large to read every page now")
+    return fine(STORE_CHECK, f"{name} ({size}) is of this release and undamaged")
 
 
 def check_schedules(planned: Sequence[ScheduleColumns]) -> list[Diagnosis]:
@@ -248,6 +266,7 @@ async def diagnose_parts(file: Path | None, environment: Mapping[str, str], over
         "store": _store_and_connectors(subject),
         "Temporal": check_temporal(subject),
         "accounts": check_accounts(subject),
+        "media": asyncio.to_thread(check_media, subject),
         "skills": asyncio.to_thread(check_skills, subject),
         "ports": check_ports(subject),
     }

@@ -166,6 +166,9 @@ def _diagnose_taken_port(subject: Examined, use: PortUse, process: PortListener 
     )
     if is_maestro and uses_this_folder:
         return fine(check, f"{use.name}: served by the running Maestro")
+    if use.health and process is not None and process.pid == pid:
+        late = f"{use.name}: served by the running Maestro, which did not answer within {ASK_SECONDS:g} s"
+        return note(check, late, "If it stays so, look at the log and at the load of this machine.")
     if not use.health and server is not None and use.port in (server.port, server.ui_port):
         return fine(check, f"{use.name}: served by this folder's own Temporal server")
     by = str(process) if process else "another program"

@@ -1,7 +1,6 @@
 """The checks of connections: Temporal, the platforms and the accounts of model providers."""
 
 import asyncio
-import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -55,6 +54,19 @@ ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
 async def check_temporal(subject: Examined) -> list[Diagnosis]:
     """Check the Temporal server, its namespace and search attributes, and the pollers of the task queues."""
+    return [*_diagnose_encryption(subject), *await _check_server(subject)]
+
+
+def _diagnose_encryption(subject: Examined) -> list[Diagnosis]:
+    """Return which key encrypts payloads; nothing without keys. A wrong key is a problem of the configuration."""
+    keys = [entry.id for entry in subject.settings.temporal.codec.keys]
+    if not keys:
+        return []
+    older = f"; {', '.join(keys[1:])} for decryption only" if keys[1:] else ""
+    return [fine("encryption", f"the key {keys[0]} encrypts the payloads of workflows{older}")]
+
+
+async def _check_server(subject: Examined) -> list[Diagnosis]:
     endpoint, server = temporal_endpoint(subject.settings), subject.server
     if not subject.settings.temporal.embedded:
         return list(await diagnose_temporal(endpoint, queue_names(subject.settings)))
@@ -73,11 +85,12 @@ def queue_names(settings: Settings) -> list[str]:
     temporal = settings.temporal
     if temporal.embedded:
         return [temporal.task_queue]
-    queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
+    queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue, temporal.tools_queue)
     connectors = [(WEB, DEFAULT_ACCOUNT)] if settings.web.enabled else []
     with suppress(ConfigurationError):  # The diagnosis `check_bots` reports a platform without a connector.
         connectors += [(bot.platform, bot.account) for bot in settings.connectors.enabled_bots()]
-    return [queues.main, queues.llm, *(queues.connector_queue(*connector) for connector in connectors)]
+    own = filter(None, (queues.main, queues.llm, queues.tools))
+    return [*own, *(queues.connector_queue(*connector) for connector in connectors)]
 
 
 async def check_connectors(subject: Examined, statuses: Sequence[ConnectorStatus]) -> list[Diagnosis]:
@@ -168,8 +181,6 @@ def _diagnose_bot(
 
 def _stored_accounts(subject: Examined) -> Sequence[ModelAccount]:
     """Return the accounts in the store; none if the store cannot be read, which the check of the store reports."""
-    if not os.path.exists(subject.settings.database):
-        return ()
     try:
         return read_stored_accounts(subject.settings.database)
     except MaestroError:

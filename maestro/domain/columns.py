@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import DateTime, Index, String, TypeDecorator, text
+from sqlalchemy import Index, String, TypeDecorator, text
 from sqlmodel import Field, SQLModel
 
 LARGEST = 2**63 - 1
@@ -12,27 +12,23 @@ LARGEST = 2**63 - 1
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A column type for times in UTC; SQLite stores ISO 8601 text, which sorts by time and is readable."""
+    """A column type for times in UTC, stored as ISO 8601 text, which sorts by time and is readable."""
 
-    impl = String
+    impl = String(32)
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Any) -> Any:
-        """Return text for SQLite, and a timestamp with time zone for any other database."""
-        return dialect.type_descriptor(String(32) if dialect.name == "sqlite" else DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Any) -> Any:
         """Convert a time to UTC for storage; raises ``ValueError`` for a time without a time zone."""
+        del dialect
         if value is None:
             return None
         if value.tzinfo is None:
             raise ValueError("a time without a time zone cannot be stored; add its time zone")
-        moment = value.astimezone(UTC)
-        return moment.isoformat(timespec="microseconds") if dialect.name == "sqlite" else moment
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
 
     def process_result_value(self, value: Any, dialect: Any) -> datetime | None:
         del dialect
-        return datetime.fromisoformat(value) if isinstance(value, str) else value
+        return None if value is None else datetime.fromisoformat(value)
 
 
 def enum_column_type(enumeration: type[StrEnum]) -> Any:

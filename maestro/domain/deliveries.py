@@ -103,11 +103,13 @@ class Delivery(SQLModel, table=True):
         """The buttons below the chunk."""
         return _BUTTONS.validate_json(self.buttons) if self.buttons else ()
 
-    def build_outgoing(self, *, has_more: bool, path: Path | None = None, proactive: bool = False) -> OutgoingMessage:
+    def build_outgoing(
+        self, *, has_more: bool, path: Path | None = None, size: int = 0, proactive: bool = False
+    ) -> OutgoingMessage:
         """Return the message for the connector; ``has_more`` means that another chunk of the same text follows.
 
-        ``path`` is the path of the stored file, None if the chunk is not a stored file. ``proactive`` means that no
-        user waits for the message.
+        ``path`` is the path of the stored file, None if the chunk is not a stored file, and ``size`` its bytes if they
+        are known. ``proactive`` means that no user waits for the message.
         """
         if self.id is None:
             raise ValueError("a delivery is sent only after it is stored")
@@ -123,6 +125,7 @@ class Delivery(SQLModel, table=True):
             filename=self.filename,
             path=path,
             content_type=self.content_type,
+            size=size,
             buttons=self.choices,
             unasked=proactive,
             edits=self.edits,

@@ -41,6 +41,13 @@ class ConfigurationError(MaestroError):
     public = "The configuration is wrong."
 
 
+class EncryptionKeyMissing(ConfigurationError):
+    """A payload of Temporal is encrypted with a key that this process does not have."""
+
+    public = "A payload of Temporal cannot be decrypted."
+    retryable = True
+
+
 class DataFolderBusy(MaestroError):
     """Another process owns the data folder."""
 
@@ -68,6 +75,14 @@ class StoreBusy(MaestroError):
     source = FailureSource.STORE
 
 
+class ScopeTooNarrow(MaestroError):
+    """A transaction would change rows outside of its scope; ``Store.widen_scope`` repeats it without other writers."""
+
+    public = "The store is busy."
+    retryable = True
+    source = FailureSource.STORE
+
+
 class StoreFull(StoreBusy):
     """The database could not be written because its disk is full."""
 
@@ -83,6 +98,15 @@ class StoreDamaged(StoreBusy):
     public = "The database is damaged."
 
 
+class MediaUnavailable(StoreBusy):
+    """The object storage of media files cannot be reached or refuses access; the message names the fix.
+
+    Steps are retried as for a busy store, so nothing that was received or sent is lost.
+    """
+
+    public = "The storage of files cannot be used."
+
+
 class NewerDatabase(MaestroError):
     """A newer release has written the database; this release does not change it."""
 
@@ -93,6 +117,12 @@ class OlderDatabase(MaestroError):
     """An earlier release has written the database, and this process is not allowed to migrate it."""
 
     public = "The database was written by an older version of Maestro."
+
+
+class OlderReleaseRuns(MaestroError):
+    """A process of an earlier release uses what a migration would remove or change."""
+
+    public = "A process of an earlier version of Maestro is running."
 
 
 class StoreUnreadable(MaestroError):
@@ -185,6 +215,14 @@ class StepTaken(MaestroError):
 
     public = "Another attempt finished this step first."
     retryable = True
+
+
+class LeaseLost(MaestroError):
+    """Another process may run the connector by now, so this process must not send; the retry runs in that process."""
+
+    public = "Another process has taken over the connector."
+    retryable = True
+    source = FailureSource.PLATFORM
 
 
 class LaneTaken(MaestroError):

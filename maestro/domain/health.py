@@ -11,6 +11,17 @@ from maestro.domain.values import Value
 OK = "ok"
 NOT_READY = "not ready"
 
+
+@dataclass(frozen=True, slots=True)
+class QueueSlots:
+    """How many activities of one queue run in this process (``used``), and how many may run at once (``limit``)."""
+
+    queue: str
+    kind: str
+    used: int
+    limit: int
+
+
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of Prometheus' text format, in the version that every collector reads."""
 

@@ -104,6 +104,7 @@ class OutgoingMessage(Value):
     filename: str = Field(default="", description="the name of the file that the content is sent as; empty: as a text")
     path: Path | None = Field(default=None, description="the path of the stored file; None: the content is sent")
     content_type: str = Field(default="", description="the content type of the stored file")
+    size: int = Field(default=0, description="the bytes of a stored file that may be on another host")
     buttons: tuple[Button, ...] = ()
     unasked: bool = Field(default=False, description="whether no user waits for the message, as for a scheduled post")
     edits: str = Field(default="", description="the platform's id of the message to replace; empty: none")

@@ -14,6 +14,9 @@ from maestro.domain.errors import MaestroError
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - these addresses are compared, never bound
 """The addresses that a server can bind and a browser cannot open."""
+CODEC_PATH = "/api/codec"
+"""The prefix of the paths that pages of Temporal's Web UI may call (``api.routes.codec``)."""
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Origin = tuple[str, str, int | None]

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
 from maestro.domain.messages import Address
-from maestro.domain.values import Value
+from maestro.domain.values import Payload
 
 Item = TypeVar("Item")
 
@@ -28,7 +28,7 @@ def message_priority(*, from_owner: bool, to_conductor: bool = False) -> int:
     return Priority.OWNER if from_owner else Priority.CONDUCTOR if to_conductor else Priority.MESSAGE
 
 
-class Precedence(Value):
+class Precedence(Payload):
     """The rank of a job or call among waiting ones: its priority, then its key and weight in the fair queue.
 
     ``key`` identifies the paying client, else the channel, as an id or a digest of at most 64 bytes; it is empty if
@@ -163,10 +163,12 @@ class ClaimOrder:
 
     Callers run at most ``background`` jobs that rank behind users' messages. Without ``fair``, jobs of one priority are
     claimed first in, first out. ``in_hand`` is the most claimed jobs that may wait for Maestro itself, not for a model
-    or a tool: a claimed job keeps its position even if a more urgent job arrives before it can run.
+    or a tool: a claimed job keeps its position even if a more urgent job arrives before it can run. ``owner`` is the
+    process that claims.
     """
 
-    def __init__(self, *, background: int = 50, fair: bool = True, in_hand: int = IN_HAND) -> None:
+    def __init__(self, *, background: int = 50, fair: bool = True, in_hand: int = IN_HAND, owner: str = "") -> None:
+        self.owner = owner
         self.background = background
         self.fair = fair
         self.in_hand = in_hand

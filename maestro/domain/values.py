@@ -45,6 +45,16 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Payload(Value):
+    """The base class of what workflows and activities hand each other, and of recorded results of steps.
+
+    Two releases may work side by side, so a field that a later release has added is ignored, and each field that is
+    added has a default (ADR 48).
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class View(Value):
     """The base class of the API's requests and responses; their fields are camelCase in JSON."""
 

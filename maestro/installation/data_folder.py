@@ -1,5 +1,6 @@
 """The data folder, its lock, and its keys for secrets and sessions (docs/decisions.md: secrets at rest)."""
 
+import base64
 import contextlib
 import errno
 import fcntl
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -21,9 +23,11 @@ from pydantic import SecretStr
 
 from maestro.domain.errors import ConfigurationError, DataFolderBusy
 from maestro.domain.llm.accounts import StoredKey, last4
+from maestro.domain.settings.section import decode_key
 from maestro.operations.inputs import EncryptSecret
 from maestro.settings import Settings
 from maestro.settings.sources import ENVIRONMENT, FILE, References
+from maestro.store.engine.database import name_of
 from temporal.server_process import ServerConfig, ServerRecord, read_record
 
 LOCK = "maestro.lock"
@@ -31,7 +35,7 @@ OWNER_ONLY = 0o077
 """The umask for files that only their owner may read, because they hold prompts, keys and messages."""
 CONTENT = (
     *("maestro.db*", "temporal.db*", "temporal.json", "*.key", "*.lock", "maestro.pid"),
-    *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
+    *("answers", "leases", "logs", "media", "media-cache", "sessions", "uploads", "workspaces"),
 )
 """Patterns of the files that Maestro creates in the data folder, which may also hold other programs' files."""
 RETRY_SECONDS = 0.05
@@ -298,25 +302,68 @@ class SecretKeys:
 
 
 def open_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
-    """Return the encryption of the data folder's secrets; a missing encryption key is created."""
-    key = _read_or_create(settings, encryption_file(settings), Fernet.generate_key)
-    return SecretKeys(key, environment)
+    """Return the encryption of the store's secrets; a missing encryption key is created."""
+    return SecretKeys(_encryption_key(settings), environment)
 
 
 def encryption(settings: Settings) -> EncryptSecret:
-    """Return a function that encrypts secrets; the data folder's key is created with the first secret."""
-    return lambda text: open_keys(settings, {}).stored_form(text)
+    """Return a function that encrypts secrets; a missing key is created with the first secret.
+
+    Where several hosts share the store, the function raises ``ConfigurationError`` instead of creating a key.
+    """
+
+    def encrypt_secret(text: str) -> StoredKey:
+        if not isinstance(settings.database, Path) and not has_key(settings, KeyName.SECRETS):
+            raise ConfigurationError(missing_key_message(settings))
+        return open_keys(settings, {}).stored_form(text)
+
+    return encrypt_secret
 
 
 def existing_keys(settings: Settings, environment: Mapping[str, str]) -> SecretKeys:
-    """Return the encryption of secrets without creating a key; without a key file no secret can be decrypted."""
-    path = encryption_file(settings)
-    return SecretKeys(path.read_bytes() if path.is_file() else Fernet.generate_key(), environment)
+    """Return the encryption of secrets without creating a key; without a key no secret can be decrypted."""
+    is_there = has_key(settings, KeyName.SECRETS)
+    return SecretKeys(_encryption_key(settings) if is_there else Fernet.generate_key(), environment)
 
 
 def signing_key(settings: Settings) -> bytes:
     """Return the key that signs sessions and resume tokens, created on first use, readable by its owner only."""
+    if settings.keys.signing:
+        return decode_key(settings.keys.signing)
     return _read_or_create(settings, signing_key_file(settings), lambda: secrets.token_bytes(32))
+
+
+def _encryption_key(settings: Settings) -> bytes:
+    if settings.keys.secrets:
+        return base64.urlsafe_b64encode(decode_key(settings.keys.secrets))
+    return _read_or_create(settings, encryption_file(settings), Fernet.generate_key)
+
+
+class KeyName(StrEnum):
+    """The keys of an installation, by the last part of the setting that names each."""
+
+    SIGNING = "signing"
+    SECRETS = "secrets"
+
+
+def has_key(settings: Settings, name: KeyName) -> bool:
+    """Return whether a key is in the settings or in the data folder."""
+    file = signing_key_file(settings) if name is KeyName.SIGNING else encryption_file(settings)
+    return bool(getattr(settings.keys, name)) or file.is_file()
+
+
+def fingerprint_of(settings: Settings, name: KeyName) -> str:
+    """Return a keyed hash of a key, by which hosts see whether they have the same one; a missing key is created."""
+    key = signing_key(settings) if name is KeyName.SIGNING else base64.urlsafe_b64decode(_encryption_key(settings))
+    return hmac.new(key, f"maestro {name}".encode(), hashlib.sha256).hexdigest()
+
+
+def missing_key_message(settings: Settings) -> str:
+    """Return why this host cannot encrypt secrets, and the fix."""
+    return (
+        f"this host has no key for the secrets in {name_of(settings.database)}. Set keys.secrets "
+        "(MAESTRO_KEYS_SECRETS) to the key of the other hosts, or run this command on a host that has it."
+    )
 
 
 def encryption_file(settings: Settings) -> Path:

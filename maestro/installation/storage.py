@@ -4,25 +4,38 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from connectors.web import endpoints
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
 from maestro.domain.conducting.conductor import add_conductor_prompt
-from maestro.domain.errors import ConfigurationError, DataFolderBusy, InvalidEdit, OlderDatabase, WaitReason
+from maestro.domain.errors import ConfigurationError, InvalidEdit, OlderReleaseRuns, WaitReason
 from maestro.domain.llm.accounts import DEMO, AccountSource, ModelAccount, last4
 from maestro.domain.llm.budgets import NewClient
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.settings.entries import AccountSettings, AgentSettings, ChannelSettings
 from maestro.domain.values import Value, read
-from maestro.installation.data_folder import DataFolder, FileLock, SecretKeys, close_to_others, signing_key_file
+from maestro.installation.data_folder import (
+    RETRY_SECONDS,
+    DataFolder,
+    FileLock,
+    KeyName,
+    SecretKeys,
+    close_to_others,
+    fingerprint_of,
+    signing_key_file,
+)
+from maestro.installation.leases import hold_start_lock
 from maestro.settings import Settings
 from maestro.settings.accounts import columns_of_settings
-from maestro.store.engine.schema import check_schema, read_revision
+from maestro.store.engine.database import CONTRACT, name_of
+from maestro.store.engine.schema import FIRST_CONTRACT, check_schema, find_next_contract, read_revision, running_message
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -31,7 +44,7 @@ CONFIGURATION = "configuration"
 """The author that an agent's history names for changes that come from the configuration."""
 
 WAIT_SECONDS = 3.0
-"""Seconds to wait for the lock of the data folder while another process migrates the tables."""
+"""Seconds for which a migration waits for the end of processes that use what the migration removes."""
 
 
 def require_client(tx: Transaction, name: str, where: str) -> None:
@@ -128,12 +141,13 @@ def open_store(settings: Settings) -> Store:
     A lock admits one process at a time, so that processes that start together create one store.
     """
     database = settings.database
-    with FileLock(settings.data_dir / "start.lock").hold_lock():
-        if not database.exists():
+    with hold_start_lock(settings):
+        if not store_exists(settings):
             # A new database needs a new signing key: old tokens refer to channels and deliveries that no longer exist.
             signing_key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
-        close_to_others(database.parent.glob(f"{database.name}*"))  # the database may be outside of the locked folder
+        if isinstance(database, Path):  # it may be outside of the locked folder
+            close_to_others(database.parent.glob(f"{database.name}*"))
         with store.begin() as tx:
             # After a restored backup, new rows would get ids that browsers know from other messages. So ids begin
             # after the present time in milliseconds; JavaScript holds exact integers up to 2**53, the year 287396.
@@ -144,24 +158,93 @@ def open_store(settings: Settings) -> Store:
     return store
 
 
+def require_same_keys(store: Store, settings: Settings) -> None:
+    """Record the fingerprints of this host's keys in a store that hosts share, or compare them with those recorded.
+
+    Raises ``ConfigurationError`` with the fix if this host has other keys (ADR 43).
+    """
+    if isinstance(settings.database, Path):
+        return
+    with store.begin() as tx:
+        for name in KeyName:
+            if not tx.system.fingerprints.record_fingerprint(name, fingerprint_of(settings, name)):
+                raise ConfigurationError(_describe_other_key(settings, name))
+
+
+def accept_keys(settings: Settings) -> None:
+    """Record the keys of this host as those of the store, for a deliberate change of keys."""
+    with contextlib.closing(open_existing_store(settings)) as store, store.begin() as tx:
+        for name in KeyName:
+            tx.system.fingerprints.replace_fingerprint(name, fingerprint_of(settings, name))
+
+
+def _describe_other_key(settings: Settings, name: KeyName) -> str:
+    setting = f"keys.{name} (MAESTRO_KEYS_{name.upper()})"
+    source = setting if getattr(settings.keys, name) else f"{name}.key in {settings.data_dir}"
+    effect = "refuse its logins" if name is KeyName.SIGNING else "not be able to read the keys of accounts and bots"
+    reading = "`base64 < signing.key`" if name is KeyName.SIGNING else "the content of secrets.key"
+    return (
+        f"{source} is another key than that of the store {name_of(settings.database)}: other hosts would {effect}. "
+        f"Give all hosts the same {setting}: {reading} in the data folder of the host that was started first. After a "
+        "deliberate change of keys, run `maestro migrate --accept-keys`."
+    )
+
+
+def store_exists(settings: Settings) -> bool:
+    """Return whether there is a database file, or a PostgreSQL database with tables; raises ``StoreUnreadable``."""
+    database = settings.database
+    return database.exists() if isinstance(database, Path) else bool(read_revision(database))
+
+
 def open_existing_store(settings: Settings) -> Store:
     """Open an existing store without migrating it, because a process of another release may use it.
 
     Raises ``ConfigurationError`` without a store, ``OlderDatabase`` or ``NewerDatabase`` for one of another release.
     """
-    path = settings.database
-    if not path.exists():
+    database = settings.database
+    if not store_exists(settings):
         raise ConfigurationError(
-            f"there is no Maestro database at {path}. Start Maestro once with `maestro up`, or set dataDir "
-            "(--data-dir) to its data folder."
+            f"there is no Maestro database at {name_of(database)}. Start Maestro once with `maestro up`, or set "
+            "dataDir (--data-dir) to its data folder."
         )
-    check_schema(path)
-    return Store(path)
+    check_schema(database)
+    return Store(database)
 
 
 def open_files(settings: Settings) -> MediaFolder:
-    """Return the folder of the files that users and agents sent."""
-    return MediaFolder(settings.data_dir / "media")
+    """Return the storage of the files that users and agents sent; it connects at its first use.
+
+    Raises ``ConfigurationError`` if ``media.url`` needs a package that is not installed.
+    """
+    media, folder = settings.media, MediaFolder(settings.data_dir / "media")
+    if not media.url:
+        return folder
+    bucket = _import_bucket_module()
+    name, _, prefix = media.url.removeprefix("s3://").partition("/")
+    address = bucket.BucketAddress(
+        bucket=name,
+        prefix=prefix.rstrip("/"),
+        endpoint=media.endpoint.rstrip("/"),
+        region=media.region,
+        access_key_id=media.access_key_id,
+        secret_access_key=media.secret_access_key,
+        seconds=media.timeout_seconds,
+    )
+    files: MediaFolder = bucket.MediaBucket(settings.data_dir / "media-cache", address, media.cache_bytes, folder)
+    return files
+
+
+def _import_bucket_module() -> ModuleType:
+    """Import the module for object storage, which only installations with ``media.url`` need."""
+    try:
+        return import_module("maestro.store.bucket")
+    except ModuleNotFoundError as error:
+        if error.name != "obstore":
+            raise
+    raise ConfigurationError(
+        "media.url needs the package obstore, which is not installed. Install it with `pip install "
+        "'maestro-agents[s3]'`, or leave media.url out to keep files in the data folder."
+    )
 
 
 def upload_folder(settings: Settings) -> Path:
@@ -234,7 +317,7 @@ class Migration(Value):
     """A completed migration; ``before`` and ``after`` are schema revisions, ``before`` empty for a new store."""
 
     outcome: MigrationOutcome
-    database: Path
+    database: str
     before: str
     after: str
 
@@ -242,43 +325,65 @@ class Migration(Value):
 def migrate(settings: Settings) -> Migration:
     """Create the store or migrate it to this release, and write the configured agents and bindings.
 
-    Several processes may call this at once. Migrating the store of an earlier release needs an exclusive lock on the
-    folder, because processes of that release do not know the new tables.
+    Several processes may call this at once, also beside processes of an earlier release as long as the migration only
+    expands the tables (ADR 41).
 
-    Raises ``DataFolderBusy`` if another process uses the old tables, and the errors of ``open_store``.
+    Raises ``DataFolderBusy`` if another process has the folder for itself, ``OlderReleaseRuns`` if a process still uses
+    what the migration removes, and the errors of ``open_store``.
     """
     database = settings.database
-    with contextlib.ExitStack() as held:
-        _lock_folder(held, settings.data_dir, database)
+    with DataFolder(settings.data_dir, shared=True):
         before = read_revision(database)
-        open_store(settings).close()
+        until = time.monotonic() + WAIT_SECONDS
+        while not _migrate_when_alone(settings, wait=time.monotonic() < until):
+            time.sleep(RETRY_SECONDS)
         after = read_revision(database)
     outcome = MigrationOutcome.UNCHANGED if before == after else MigrationOutcome.UPGRADED
     return Migration(
-        outcome=outcome if before else MigrationOutcome.CREATED, database=database, before=before, after=after
+        outcome=outcome if before else MigrationOutcome.CREATED, database=name_of(database), before=before, after=after
     )
 
 
-def _lock_folder(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
-    """Lock the data folder, exclusively if the store must be migrated; raises ``DataFolderBusy``."""
-    until = time.monotonic() + WAIT_SECONDS
-    while _needs_migration(database):
-        try:
-            held.enter_context(DataFolder(folder))
-        except DataFolderBusy:
-            if time.monotonic() > until:
-                raise
-        else:
-            return
-    held.enter_context(DataFolder(folder, shared=True))
-
-
-def _needs_migration(database: Path) -> bool:
-    """Tell whether the store has the tables of an earlier release."""
-    if not read_revision(database):
-        return False
+def _migrate_when_alone(settings: Settings, *, wait: bool) -> bool:
+    """Migrate the store; with ``wait``, return false while processes of an earlier contract hinder the migration."""
     try:
-        check_schema(database)
-    except OlderDatabase:
-        return True
-    return False
+        with contextlib.ExitStack() as held:
+            for contract in range(FIRST_CONTRACT, find_next_contract(settings.database)):
+                held.enter_context(_hold_without_processes(settings, contract))
+            open_store(settings).close()
+    except OlderReleaseRuns:
+        if not wait:
+            raise
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _hold_without_processes(settings: Settings, contract: int) -> Iterator[None]:
+    """Hold the lock of a contract alone; raises ``OlderReleaseRuns`` while a process shares it."""
+    lock = contract_lock(settings, contract)
+    if not lock.take_lock():
+        raise OlderReleaseRuns(running_message(name_of(settings.database)))
+    try:
+        yield
+    finally:
+        lock.release_lock()
+
+
+def contract_lock(settings: Settings, contract: int) -> FileLock:
+    """Return the lock that each process shares while it uses the tables by a contract.
+
+    A migration that begins a later contract needs the locks of the earlier contracts for itself.
+    """
+    return FileLock(settings.data_dir / f"contract-{contract}.lock")
+
+
+@contextlib.contextmanager
+def hold_contract(settings: Settings) -> Iterator[None]:
+    """Hold the lock of this release's contract during the block, waiting for the end of a migration."""
+    lock = contract_lock(settings, CONTRACT)
+    lock.take_lock(shared=True, wait=True)
+    try:
+        yield
+    finally:
+        lock.release_lock()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 from maestro.domain.agents.agent import BusyMode, channel_busy_mode
@@ -17,6 +18,7 @@ from maestro.domain.messages import (
     IncomingMessage,
     PairingCode,
     control_word,
+    lane_key,
     pairing_code,
 )
 from maestro.domain.people.people import AccessRules
@@ -82,6 +84,11 @@ class JobStarter(Protocol):
     """The dispatcher of this process, as the intake uses it; any thread may call the methods."""
 
     @property
+    def owner(self) -> str:
+        """The process of the dispatcher, as the claims of its jobs name it."""
+        ...
+
+    @property
     def ready(self) -> bool:
         """Whether a job that is claimed now will be started at once."""
         ...
@@ -132,18 +139,24 @@ class Intake:
             "user_name": storable_text(message.user_name),
             "attachments": files,
         }
-        with self.store.begin() as tx:
-            accepted, claimed = self._accept_in_transaction(tx, message.model_copy(update=texts))
-            if abs(tx.now - self._noted) >= EVENT_PAUSE:
-                self._noted, address = tx.now, message.address
-                tx.users.record_connector_event(
-                    address.platform, address.account, max(tx.now - message.sent_at, timedelta())
-                )
+        accepted, claimed = self.store.widen_scope(partial(self._commit_message, message.model_copy(update=texts)))
         if claimed is not None and self.starter is not None:
             self.starter.start(claimed)
         elif accepted.job_id and not accepted.duplicate:
             self.wake()
         return accepted
+
+    def _commit_message(self, message: IncomingMessage) -> tuple[AcceptedMessage, ClaimedJob | None]:
+        """Commit a message; an ordinary one takes its position while messages of other channels take theirs."""
+        address = message.address
+        with self.store.begin(lane=lane_key(address, None)) as tx:
+            result = self._accept_in_transaction(tx, message)
+            if abs(tx.now - self._noted) >= EVENT_PAUSE:
+                tx.users.record_connector_event(
+                    address.platform, address.account, max(tx.now - message.sent_at, timedelta())
+                )
+                tx.call_after_commit(partial(setattr, self, "_noted", tx.now))
+        return result
 
     def _accept_in_transaction(
         self, tx: Transaction, message: IncomingMessage
@@ -278,13 +291,15 @@ class Intake:
                 told_to_wait = tx.jobs.interrupt_jobs(
                     job_id, received.inbound_lane, row, agent.id, received.sole_sender
                 )
+        claimed_by = self.starter.owner if self.starter is not None and self._starts_now(received.state) else ""
         return tx.jobs.add_job(
             id=job_id,
             priority=message_priority(from_owner=received.person.is_owner),
             lane=received.inbound_lane,
             inbox_id=row.id,
             told_to_wait=told_to_wait,
-            claimed_at=tx.now if self._starts_now(received.state) else None,
+            claimed_at=tx.now if claimed_by else None,
+            claimed_by=claimed_by,
             **received.message.address.model_dump(),
         )
 

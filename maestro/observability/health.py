@@ -88,11 +88,18 @@ def build_worker_check(engine: Engine, idle: str = STARTING) -> Callable[[], Awa
     return find_problem
 
 
-def remote_worker_check(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
-    """Return a check that asks Temporal whether a worker polls the workflow queue."""
+def remote_worker_check(engine: Engine, queue: str, tools_queue: str = "") -> Callable[[], Awaitable[str]]:
+    """Return a check that asks Temporal whether workers poll the queue of workflows and, if it has a name, of tools."""
 
     async def find_problem() -> str:
-        return "" if await engine.is_polled(queue) else f"no worker polls the queue {queue}: start `maestro worker`"
+        if not await engine.is_polled(queue):
+            return f"no worker polls the queue {queue}: start `maestro worker`"
+        if tools_queue and not await engine.is_polled(tools_queue, workflows=False):
+            return (
+                f"no worker polls the queue {tools_queue}, so tool calls wait: start `maestro worker` with tools.here "
+                "on the host that has the folders of conversations"
+            )
+        return ""
 
     return find_problem
 
@@ -104,9 +111,11 @@ def health_address(settings: Settings, key: Literal["workerPort", "connectPort"]
     return ListenAddress(health.host, port, section="health", option="--health-port", key=key)
 
 
-def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMetrics:
+def process_metrics(store: Store, live: LiveSettings, command: str, engine: Engine) -> ProcessMetrics:
     """Return the metrics of a process; counting starts now, and this call reads the store."""
-    return ProcessMetrics(store, command, lambda: live.current().jobs.max_pending)
+    metrics = ProcessMetrics(store, command, lambda: live.current().jobs.max_pending)
+    metrics.list_slots = engine.slots.list_slots
+    return metrics
 
 
 @dataclass(frozen=True)

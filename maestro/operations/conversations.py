@@ -2,10 +2,12 @@
 
 import shutil
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 from uuid import uuid4
 
+import structlog
 from pydantic import Field
 
 from maestro.domain.agent_chat import CHANNEL, SessionView
@@ -18,10 +20,11 @@ from maestro.domain.conversations.views import (
     MessagePage,
     message_view,
 )
-from maestro.domain.errors import Conflict
+from maestro.domain.errors import Conflict, MediaUnavailable
 from maestro.domain.jobs.filters import PageCursor
 from maestro.domain.values import SearchText, Value, readable_by
 from maestro.operations.inputs import RowId
+from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -29,6 +32,8 @@ LIMIT = 50
 MOST = 200
 
 MessageLimit = Annotated[int, Field(ge=1, le=MOST)]
+_log = structlog.get_logger(__name__)
+
 AfterMessage = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
@@ -54,9 +59,10 @@ class SearchQuery(Value):
 class ConversationOperations:
     """The operations on conversations; an unknown number raises ``NotFound``."""
 
-    def __init__(self, store: Store, data_dir: Path) -> None:
+    def __init__(self, store: Store, data_dir: Path, files: MediaFolder) -> None:
         self._store = store
         self._data_dir = data_dir
+        self._files = files
 
     def list(self, query: ConversationQuery) -> ConversationPage:
         """List conversations, newest message first; ``q`` also searches messages that a compaction archived."""
@@ -103,7 +109,7 @@ class ConversationOperations:
         with self._store.begin() as tx:
             tx.conversations.removals.carry_out(plan, actor, facts=facts)
             tx.system.audit.add_entry(actor, "conversation.delete", str(conversation_id), "with facts" if facts else "")
-        remove_discarded_files(self._store, self._data_dir)
+        remove_discarded_files(self._store, self._data_dir, self._files)
 
 
 def _message_page(found: tuple[Sequence[AuthoredMessage], int | None]) -> MessagePage:
@@ -111,21 +117,37 @@ def _message_page(found: tuple[Sequence[AuthoredMessage], int | None]) -> Messag
     return MessagePage(items=tuple(map(message_view, messages)), next=str(following) if following is not None else None)
 
 
-def remove_discarded_files(store: Store, data_dir: Path) -> None:
+def remove_discarded_files(store: Store, data_dir: Path, files: MediaFolder) -> None:
     """Delete the files of deleted conversations, including files that an interrupted deletion left.
 
-    A file that a user sent again stays. One transaction checks and deletes, so no user can send the file in between.
+    A file that a user sent again stays. One transaction checks and deletes, so no user can send the file in between;
+    an object storage is called after it, and leaves an object that was uploaded again. What it cannot delete now stays
+    recorded for the next deletion or start. Where hosts share the store, a folder stays recorded for ``ELSEWHERE``.
     """
     with store.view() as tx:
-        paths = tx.conversations.removals.list_discarded_paths()
-    for path in paths:
-        file, is_media = data_dir / path, path.startswith("media/")
+        discarded = tx.conversations.removals.list_discarded_files()
+    for file in discarded:
+        is_media, path = file.path.startswith("media/"), data_dir / file.path
         if not is_media:
-            shutil.rmtree(file, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
+            if isinstance(store.location, str) and store.now - file.at < ELSEWHERE:
+                continue
         with store.begin() as tx:
-            if is_media and not tx.conversations.removals.is_used_again(file.name):
-                file.unlink(missing_ok=True)
-            tx.conversations.removals.delete_discarded(path)
+            unused = is_media and not tx.conversations.removals.is_used_again(path.name)
+            if unused:
+                files.delete_local(path.name)
+        try:
+            finished = not unused or files.delete_remote(path.name, file.at)
+        except MediaUnavailable as error:
+            _log.warning("files of deleted conversations stay in the object storage for now", reason=str(error))
+            return
+        if finished:
+            with store.begin() as tx:
+                tx.conversations.removals.delete_discarded(file.path)
+
+
+ELSEWHERE = timedelta(days=30)
+"""How long a deleted conversation's folders stay recorded, so that each host deletes its own at its next start."""
 
 
 class SessionOperations:

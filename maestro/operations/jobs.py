@@ -26,6 +26,7 @@ from maestro.domain.jobs.batches import (
 from maestro.domain.jobs.filters import ErrorGroupPage, JobFilter, PageCursor, group_failures
 from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Job, JobEdits, JobEnding, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, ReplayPreview, new_restart, new_what_if
+from maestro.domain.jobs.traces import trace_id_text
 from maestro.domain.jobs.views import CallPage, JobDetail, JobPage, call_view, job_detail, job_summary
 from maestro.domain.values import Value, readable_by
 from maestro.operations.inputs import RowId, StoreOperations
@@ -62,16 +63,28 @@ class JobState(Value):
 
 
 @dataclass(frozen=True)
-class TemporalAddress:
-    """The base URL and namespace of Temporal's Web UI; without a URL, jobs have no link to their workflow."""
+class JobLinks:
+    """Where other systems show a job.
+
+    ``ui_url`` and ``namespace`` are those of Temporal's Web UI; without a URL, jobs have no link to their workflow. If
+    traces are exported (``traced``), jobs have the id of their trace, and a link if ``trace_url`` is set.
+    """
 
     ui_url: str = ""
     namespace: str = "default"
+    traced: bool = False
+    trace_url: str = ""
 
     def link(self, job: JobDetail) -> JobDetail:
-        """Return a job with the link to its workflow in Temporal's Web UI."""
-        url = f"{self.ui_url.rstrip('/')}/namespaces/{self.namespace}/workflows/{job.id}" if self.ui_url else None
-        return job.model_copy(update={"temporal_url": url})
+        """Return a job with the link to its workflow, and with its trace."""
+        links: dict[str, str] = {}
+        if self.ui_url:
+            links["temporal_url"] = f"{self.ui_url.rstrip('/')}/namespaces/{self.namespace}/workflows/{job.id}"
+        if self.traced:
+            links["trace_id"] = trace_id_text(job.id, job.created_at)
+        if self.traced and self.trace_url:
+            links["trace_url"] = self.trace_url.replace("{traceId}", links["trace_id"])
+        return job.model_copy(update=links)
 
 
 @dataclass(frozen=True)
@@ -86,7 +99,7 @@ class JobOperations:
     store: Store
     interrupt: InterruptWorkflow
     wake: Callable[[], None] = lambda: None
-    temporal: TemporalAddress = TemporalAddress()
+    links: JobLinks = JobLinks()
     fallback_model: Callable[[], str] = lambda: ""
 
     def list(self, query: JobQuery) -> JobPage:
@@ -100,7 +113,7 @@ class JobOperations:
         """Return a job with every attempt at every step, all model calls and all deliveries."""
         with self.store.view() as tx:
             record = tx.jobs.lists.read_record(job_id, self.fallback_model())
-        return self.temporal.link(job_detail(record))
+        return self.links.link(job_detail(record))
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job."""

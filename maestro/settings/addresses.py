@@ -1,6 +1,6 @@
 """The addresses that the settings describe (Temporal, its Web UI, the dashboard), and the connection limits."""
 
-from maestro.domain.network import WILDCARDS, TrustedProxies
+from maestro.domain.network import DEFAULT_PORTS, WILDCARDS, TrustedProxies, parse_origin
 from maestro.serving import ConnectionLimits
 from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls
@@ -12,18 +12,29 @@ def temporal_endpoint(settings: Settings) -> Endpoint:
     Raises ``ConfigurationError`` for an invalid certificate or key.
     """
     temporal = settings.temporal
+    keys = temporal.codec.key_bytes
     if temporal.embedded:
-        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace, embedded=True)
+        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace, codec_keys=keys, embedded=True)
     tls = Tls(temporal.tls_ca, temporal.tls_cert, temporal.tls_key.get_secret_value(), temporal.tls_server_name)
-    return Endpoint(
-        temporal.address, temporal.namespace, tls if temporal.tls else None, temporal.api_key.get_secret_value()
-    )
+    encrypted = tls if temporal.tls else None
+    return Endpoint(temporal.address, temporal.namespace, encrypted, temporal.api_key.get_secret_value(), keys)
 
 
 def temporal_ui_url(settings: Settings) -> str:
     """Return the address of the Temporal Web UI, empty when none is configured."""
     temporal = settings.temporal
     return f"http://localhost:{temporal.ui_port}" if temporal.embedded else temporal.ui_url
+
+
+def temporal_ui_origins(settings: Settings) -> frozenset[str]:
+    """Return the web origins (scheme, host and port) from which browsers load the Temporal Web UI."""
+    if settings.temporal.embedded:
+        return frozenset(f"http://{host}:{settings.temporal.ui_port}" for host in ("localhost", "127.0.0.1"))
+    scheme, name, port = parse_origin(settings.temporal.ui_url)
+    if not name:
+        return frozenset()
+    host = f"[{name}]" if ":" in name else name
+    return frozenset({f"{scheme}://{host}" + ("" if port == DEFAULT_PORTS.get(scheme) else f":{port}")})
 
 
 def dashboard_url(settings: Settings) -> str:

@@ -23,7 +23,9 @@ from maestro.domain.settings.jobs import (
 from maestro.domain.settings.llm import BudgetSettings, LlmSettings
 from maestro.domain.settings.process import (
     HealthSettings,
+    KeySettings,
     LogSettings,
+    MediaSettings,
     OwnerSettings,
     ServerSettings,
     StoreSettings,
@@ -32,6 +34,7 @@ from maestro.domain.settings.process import (
     WebuiSettings,
 )
 from maestro.domain.settings.section import Folder, Section, setting, unique
+from maestro.domain.settings.telemetry import RetentionSettings, TelemetrySettings
 from maestro.settings.connectors import ConnectorSettings, check_unique_bots
 
 
@@ -40,6 +43,8 @@ class Settings(Section):
 
     data_dir: Folder = setting(Path("data"), "the folder for all data of Maestro, relative to the working directory")
     store: StoreSettings = StoreSettings()
+    media: MediaSettings = MediaSettings()
+    keys: KeySettings = KeySettings()
     temporal: TemporalSettings = TemporalSettings()
     webui: WebuiSettings = WebuiSettings()
     web: WebSettings = WebSettings()
@@ -70,6 +75,8 @@ class Settings(Section):
     schedules: ScheduleSettings = ScheduleSettings()
     webhooks: WebhookSettings = WebhookSettings()
     logs: LogSettings = LogSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    retention: RetentionSettings = RetentionSettings()
     routing: RoutingSettings = RoutingSettings()
     pairing: PairingSettings = PairingSettings()
     conductor: ConductorSettings = ConductorSettings()
@@ -79,6 +86,14 @@ class Settings(Section):
     session: SessionSettings = SessionSettings()
 
     @property
-    def database(self) -> Path:
-        """The path of the SQLite file: the configured one, or the default in the data folder."""
-        return Path(self.store.url.removeprefix("sqlite:///")) if self.store.url else self.data_dir / "maestro.db"
+    def database(self) -> Path | str:
+        """The location of the database: the URL of PostgreSQL, or the path of a SQLite file."""
+        url = self.store.url.get_secret_value()
+        if url.startswith("postgres"):
+            return url
+        return Path(url.removeprefix("sqlite:///")) if url else self.data_dir / "maestro.db"
+
+    @property
+    def spool(self) -> Path:
+        """The folder of this host for answers that cannot be written to the database; beside a SQLite file."""
+        return (self.database.parent if isinstance(self.database, Path) else self.data_dir) / "answers"

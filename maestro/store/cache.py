@@ -186,12 +186,25 @@ class ChangeWatcher:
 
     SQLite reports within microseconds whether any process has committed. The watcher reads half an interval after the
     first sign of a commit, so that one read covers all commits of a message. A request makes it read at once.
+
+    PostgreSQL notifies each process of commits that change the state, which makes the watcher read at once. It also
+    looks by itself, but seldom, because a look is a round trip and a notification is rarely lost.
     """
 
     def __init__(
-        self, mark: Callable[[], str], read: Callable[[Collection[str]], StoreState], clock: Callable[[], datetime]
+        self,
+        mark: Callable[[], str],
+        read: Callable[[Collection[str]], StoreState],
+        clock: Callable[[], datetime],
+        listen: Callable[[Callable[[], None]], float] = lambda _: 0.0,
     ) -> None:
-        """``mark`` returns a text that differs after each commit; ``read`` returns the state of the store."""
+        """``mark`` returns a text that differs after each commit; ``read`` returns the state of the store.
+
+        ``listen`` registers a function to call after commits, and returns the seconds between looks that are enough
+        beside these calls, 0 if the function is never called.
+        """
+        self._listen = listen
+        self._look_seconds = 0.0
         self._mark_now = mark
         self._read = read
         self._clock = clock
@@ -221,13 +234,16 @@ class ChangeWatcher:
         if self._looking is None or self._looking.done():
             self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
             self._called.set()
+            self._look_seconds = self._listen(self.request_check)
             self._looking = asyncio.create_task(self._notify_periodically())
         try:
             yield subscription.changed
         finally:
             self._subscriptions.remove(subscription)
-            if not self._subscriptions:
+            if not self._subscriptions and self._looking is not None:
+                # The next subscription starts another task, even if this one has not ended by then.
                 self._looking.cancel()
+                self._looking = None
 
     def watch_job(self, job_id: str) -> None:
         """Include a job in later reads, which report whether the job has a stop request or has ended."""
@@ -262,7 +278,9 @@ class ChangeWatcher:
                     subscription.changed.set()
 
     async def _read_state(self, *, at_once: bool) -> None:
-        mark, now = self._mark_now(), self._clock()
+        # Where a look is a round trip, it must not block the event loop while the server is away.
+        mark = await asyncio.to_thread(self._mark_now) if self._look_seconds else self._mark_now()
+        now = self._clock()
         # A newly watched job may have been stopped before the last read, which did not include it.
         known = self._jobs.items() <= self._jobs_seen.items()
         if mark == self._mark and known and not self._is_due(now):
@@ -287,7 +305,7 @@ class ChangeWatcher:
             called = self._called.is_set()
             self._called.clear()
             try:
-                await self.notify_of_changes(at_once=called)
+                await self.notify_of_changes(at_once=called or self._look_seconds > 0)
             # A failed read must not end the watcher, because a later read may succeed.
             except Exception:
                 log.exception("store.look_failed")
@@ -297,5 +315,5 @@ class ChangeWatcher:
                 await asyncio.sleep(interval)
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(interval):
+                async with asyncio.timeout(max(interval, self._look_seconds)):
                     await self._called.wait()

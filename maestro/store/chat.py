@@ -92,11 +92,11 @@ class ChatReminders(Repository):
 
     def clear_reminder(self, slug: str, job_id: str) -> None:
         """Delete the reminder of a job, because a model has answered the call that showed the reminder."""
-        self._run_change(self._SHOWN, of_agent=slug, for_job=job_id)
+        self._write(self._SHOWN, of_agent=slug, for_job=job_id)
 
     def record_reminder(self, slug: str, job_id: str) -> None:
         """Store a reminder that the next model call of a job shows."""
-        self._run_change(self._REMIND, agent_id=slug, job_id=job_id)
+        self._write(self._REMIND, agent_id=slug, job_id=job_id)
 
 
 class Chat(ChatSessions):
@@ -171,7 +171,7 @@ class Chat(ChatSessions):
 
     def mark_read(self, slug: str, pointer: int) -> None:
         """Move the cursor of an agent forward to a post; the cursor never moves back."""
-        self._run_change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
+        self._write_shared(self._READ, (slug,), agent_id=slug, last_id=pointer, offered_id=0)
 
     def mark_offered(self, slug: str) -> UnreadPosts:
         """Return an external agent's unread posts, and mark the posts that its previous request returned as read."""

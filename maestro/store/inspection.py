@@ -21,9 +21,9 @@ from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.background.schedules import Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
-from maestro.store.engine.database import open_observer
+from maestro.store.engine.database import Location, administer
 from maestro.store.engine.repository import Link
-from maestro.store.engine.schema import open_connection, require_release
+from maestro.store.engine.schema import require_release
 from maestro.store.llm.accounts import Accounts
 from maestro.store.platforms.bots import Bots
 from maestro.store.users.users import WebUsers
@@ -34,13 +34,15 @@ STEPS_BETWEEN_LOOKS = 10_000
 
 @dataclass(frozen=True)
 class Inspection:
-    """The content and condition of the store; ``damage`` is SQLite's report, empty if SQLite found no damage.
+    """The content, condition and size in bytes of the store; ``damage`` is SQLite's report, empty for none.
 
-    ``thorough`` is false if the time limit ended the check before it reached every page.
+    ``thorough`` is false if the time limit ended the check before it reached every page. A PostgreSQL server checks its
+    own pages.
     """
 
     damage: str
     thorough: bool
+    size: int = 0
     open_jobs: int = 0
     failed_jobs: int = 0
     connectors: Sequence[ConnectorStatus] = ()
@@ -49,14 +51,14 @@ class Inspection:
     bots: Sequence[BotInstance] = ()
 
 
-def inspect_database(path: Path, seconds: float) -> Inspection:
+def inspect_database(location: Location, seconds: float) -> Inspection:
     """Inspect the database; the check of the database's pages for damage stops after ``seconds``.
 
     Raises ``StoreUnreadable``, ``OlderDatabase`` and ``NewerDatabase``.
     """
-    with open_connection(open_observer(path), path) as connection:
-        require_release(connection, path)
-        damage = _find_damage(connection, seconds)
+    with administer(location, observe=True) as connection:
+        require_release(connection, location)
+        damage = _find_damage(connection, seconds) if isinstance(location, Path) else ""
         if damage:
             return Inspection(damage, thorough=True)
         with closing(Link(connection)) as link:
@@ -64,6 +66,7 @@ def inspect_database(path: Path, seconds: float) -> Inspection:
             return Inspection(
                 damage="",
                 thorough=damage is not None,
+                size=_size_of(connection, location),
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],
                 connectors=WebUsers(link, datetime.now(UTC)).list_connectors(),
@@ -88,12 +91,18 @@ def is_locked(path: Path, seconds: float) -> bool:
     return False
 
 
-def read_stored_accounts(path: Path) -> Sequence[ModelAccount]:
+def read_stored_accounts(location: Location) -> Sequence[ModelAccount]:
     """Return the stored accounts of model providers; raises the errors of ``inspect_database``."""
-    with open_connection(open_observer(path), path) as connection:
-        require_release(connection, path)
+    with administer(location, observe=True) as connection:
+        require_release(connection, location)
         with closing(Link(connection)) as link:
             return Accounts(link, datetime.now(UTC)).list_accounts()
+
+
+def _size_of(connection: Connection, location: Location) -> int:
+    if isinstance(location, Path):
+        return location.stat().st_size
+    return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
 
 
 def _find_damage(connection: Connection, seconds: float) -> str | None:

@@ -6,26 +6,18 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import local
 from typing import Any, Generic, TypeVar
 
 import structlog
 
-from maestro.domain.errors import StoreBusy, StoreFull
+from maestro.domain.cluster import Lease
+from maestro.domain.errors import ScopeTooNarrow, StoreBusy, StoreFull
 from maestro.store.cache import ChangeWatcher, StoreState
-from maestro.store.engine.database import (
-    BUSY_SECONDS,
-    DATABASE_ERRORS,
-    CommitMark,
-    Reserve,
-    WriteHistory,
-    Writer,
-    open_readers,
-    store_failure,
-)
+from maestro.store.engine.database import BUSY_SECONDS, Location, WriteHistory, open_database
 from maestro.store.engine.repository import Link
 from maestro.store.engine.schema import upgrade_database
+from maestro.store.engine.scopes import CLAIMS, JOB, LANE, Scope
 from maestro.store.transaction import Transaction
 
 Clock = Callable[[], datetime]
@@ -53,74 +45,110 @@ def utc_now() -> datetime:
 
 
 class Store:
-    """The database of one data folder; threads may share an instance."""
+    """The database of an installation, which threads may share an instance."""
 
-    def __init__(self, path: Path, clock: Clock = utc_now, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(self, location: Location, clock: Clock = utc_now, busy_seconds: float = BUSY_SECONDS) -> None:
         """``busy_seconds`` is how long a write waits for the database's lock before it fails."""
         self._clock = clock
-        self.path = path
-        self._writer = Writer(path, busy_seconds)
-        self._reserve = Reserve(path)
-        self._readers = open_readers(path)
-        self._sentinel = CommitMark(path)
+        self.location = location
+        self.process = ""
+        """The name of this process, such as ``worker@host:4711``; new jobs and attempts at steps record it."""
+        self._database = open_database(location, busy_seconds)
         self._open = local()
         self._caches: dict[str, Any] = {}
-        self.changes = ChangeWatcher(self.mark, self._read_state, clock)
+        self.fences: dict[tuple[str, str], Lease] = {}
+        """The leases of the connectors that this process runs, by platform and account; see ``Fencing``."""
+        self.changes = ChangeWatcher(self.mark, self._read_state, clock, self._database.listen)
 
     @classmethod
-    def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
+    def open(cls, location: Location, clock: Clock = utc_now) -> "Store":
         """Open the store, and migrate its tables to this release.
 
         Raises ``StoreUnreadable``, ``NewerDatabase`` and ``OlderDatabase``, whose messages name the fix.
         """
-        upgrade_database(path)
-        return cls(path, clock)
+        upgrade_database(location)
+        return cls(location, clock)
 
     @contextmanager
-    def begin(self) -> Iterator[Transaction]:
+    def begin(self, *, job: str = "", lane: str = "", claims: bool = False) -> Iterator[Transaction]:
         """Open a writing transaction, which commits at the end of the block and rolls back on an exception.
 
+        Without an argument it is the only writing transaction of all processes. With one, transactions of other scopes
+        may write beside it (``maestro.store.engine.scopes``), and it raises ``ScopeTooNarrow`` where it would change
+        anything else; call it in ``widen_scope``. SQLite ignores scopes.
+
         Inside another writing transaction of the same thread, the block is part of that transaction, with a time of its
-        own, and both commit together. Code need not know whether it runs in a transaction. Raises ``StoreBusy`` when
-        another program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
+        own, and both commit together. Code need not know whether it runs in a transaction, but the scope of the outer
+        one must include that of the block, else the block raises ``ScopeTooNarrow``. Raises ``StoreBusy`` when another
+        program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
         """
-        outer = self._outer_transaction
+        outer, scope = self._outer_transaction, None
+        if self._database.has_scopes and not getattr(self._open, "alone", False):
+            scope = Scope(JOB, job) if job else Scope(LANE, lane) if lane else CLAIMS if claims else None
         if outer is not None:
+            if outer.scoped is not None and outer.scoped.scope != scope:
+                outer.scoped.refuse("the rows of a transaction inside of it, which has another scope")
             yield Transaction(outer, self._clock())
             outer.flush_objects()
             return
-        with self._writer.begin_transaction() as connection, closing(Link(connection, self._caches)) as link:
+        with (
+            self._database.begin_transaction(scope) as connection,
+            closing(Link(connection, self._caches, self.fences, scope, self.process)) as link,
+        ):
             self._open.link = link
             try:
                 yield Transaction(link, self._clock())
                 link.flush_writes()
             finally:
                 self._open.link = None
-        self._reserve.restore()
+        self._database.restore_reserve()
         link.call_after_commit()
 
+    def widen_scope(self, work: Callable[[], Result]) -> Result:
+        """Return the result of ``work``, repeated without the scopes of its transactions if one of them was too narrow.
+
+        ``work`` must have no effect before its transaction commits.
+        """
+        try:
+            return work()
+        except ScopeTooNarrow:
+            if self.is_writing or getattr(self._open, "alone", False):
+                raise
+        self._open.alone = True
+        try:
+            return work()
+        finally:
+            self._open.alone = False
+
     @contextmanager
-    def view(self) -> Iterator[Transaction]:
+    def view(self, *, settled: bool = False) -> Iterator[Transaction]:
         """Open a read-only transaction on one consistent snapshot; raises ``StoreBusy`` as ``begin`` does.
 
-        A write in the transaction raises. Inside a writing transaction of the same thread, the block reads uncommitted
-        changes.
+        With ``settled``, no row is committed later with an id below the highest one of the snapshot, so a reader that
+        continues after that id skips no row. A write in the transaction raises. Inside a writing transaction of the
+        same thread, the block reads uncommitted changes.
         """
         outer = self._outer_transaction
         if outer is not None:
             yield Transaction(outer, self._clock())
             return
         with (
-            _store_failures(self.path),
-            self._readers.begin() as connection,
-            closing(Link(connection, self._caches)) as link,
+            self._database.view(settled=settled) as connection,
+            closing(Link(connection, self._caches, self.fences, process=self.process)) as link,
         ):
             yield Transaction(link, self._clock())
 
-    def write(self, work: Callable[[Transaction], Result]) -> Result:
-        """Call ``work`` in a writing transaction and return its result; coroutines call this method in a thread."""
-        with self.begin() as tx:
-            return work(tx)
+    def write(self, work: Callable[[Transaction], Result], *, job: str = "") -> Result:
+        """Call ``work`` in a writing transaction and return its result; coroutines call this method in a thread.
+
+        With ``job``, ``work`` changes rows of this job; see ``begin`` and ``widen_scope``.
+        """
+
+        def work_in_transaction() -> Result:
+            with self.begin(job=job) as tx:
+                return work(tx)
+
+        return self.widen_scope(work_in_transaction) if job else work_in_transaction()
 
     def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Call ``work`` in a read-only transaction and return its result; coroutines call this method in a thread."""
@@ -147,8 +175,7 @@ class Store:
 
         Only texts of the same store object can be compared, and only while the store is open.
         """
-        with _store_failures(self.path):
-            return self._sentinel.read_mark()
+        return self._database.read_mark()
 
     def _read_state(self, watched: Collection[str]) -> StoreState:
         with self.view() as tx:
@@ -157,7 +184,7 @@ class Store:
     @property
     def write_history(self) -> WriteHistory:
         """The outcomes of this process's writes to the database."""
-        return self._writer.history
+        return self._database.history
 
     def find_problem(self) -> str | None:
         """Return why the store cannot be read or written, or None if it can be.
@@ -168,35 +195,22 @@ class Store:
             with self.view() as tx:
                 tx.jobs.count_pending()
             if self.write_history.is_failing or time.time() - self.write_history.succeeded_at > PROVEN_SECONDS:
-                self._writer.test_write()
+                self._database.test_write()
         except StoreBusy as error:
             return str(error)
-        self._reserve.restore()
-        return NO_ROOM if self._reserve.is_missing else None
+        self._database.restore_reserve()
+        return NO_ROOM if self._database.lacks_reserve else None
 
     def create_reserve(self) -> None:
         """Maintain a reserve file; when the disk is full, its space is released to commit answers."""
-        self._reserve.create()
+        self._database.create_reserve()
 
     def release_reserve(self) -> bool:
         """Delete the reserve file to free its space; return false if the file was already deleted."""
-        return self._reserve.release()
+        return self._database.release_reserve()
 
     def close(self) -> None:
-        self._writer.close()
-        self._readers.dispose()
-        self._sentinel.close()
-
-
-@contextmanager
-def _store_failures(path: Path) -> Iterator[None]:
-    """Raise errors of the database driver as errors of the store, without the SQL statement."""
-    try:
-        yield
-    except DATABASE_ERRORS as error:
-        if failure := store_failure(error, path):
-            raise failure from None
-        raise
+        self._database.close()
 
 
 async def commit_persistently(

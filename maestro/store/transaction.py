@@ -18,6 +18,7 @@ from maestro.store.background.schedules import ScheduleRuns, Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
 from maestro.store.cache import RowVersionReader, StoreStates
 from maestro.store.chat import Chat
+from maestro.store.cluster import KeyFingerprints
 from maestro.store.conversations.conversations import Conversations
 from maestro.store.conversations.inbox import Inbox
 from maestro.store.deliveries.deliveries import Deliveries
@@ -29,10 +30,12 @@ from maestro.store.jobs.jobs import Jobs
 from maestro.store.jobs.questions import Actions, Questions, ToolRuns
 from maestro.store.jobs.related import DependentRows, JobDependents, ModelCallers
 from maestro.store.jobs.steps import StepRecords
+from maestro.store.jobs.traces import JobTraces
 from maestro.store.llm.accounts import Accounts
 from maestro.store.llm.budgets import Budgets, UsageLog
 from maestro.store.llm.calls import Calls
 from maestro.store.llm.prompts import ModelRequests, Prompts
+from maestro.store.maintenance import MaintenanceTasks
 from maestro.store.memory.edits import MemoryEdits
 from maestro.store.overviews.figures import Latency, MonitoringFigures
 from maestro.store.overviews.jobs import JobCounts, JobLists, JobTexts, Overview
@@ -64,6 +67,7 @@ class JobTables(Jobs):
     lists = LazyRepository(JobLists)
     texts = LazyRepository(JobTexts)
     counts = LazyRepository(JobCounts)
+    traces = LazyRepository(JobTraces)
     _calls = LazyRepository(Calls)
     _deliveries = LazyRepository(Deliveries)
     _schedule_runs = LazyRepository(ScheduleRuns)
@@ -158,15 +162,17 @@ class BackgroundTables(Repository):
 
 
 class SystemTables(Repository):
-    """Queries for the audit log, overridden settings, row versions, and metrics."""
+    """Queries for the audit log, settings, row versions, fingerprints of keys, metrics, and background work."""
 
     audit = LazyRepository(Audit)
     settings = LazyRepository(SettingsOverrides)
     versions = LazyRepository(RowVersionReader)
     states = LazyRepository(StoreStates)
+    fingerprints = LazyRepository(KeyFingerprints)
     overview = LazyRepository(Overview)
     figures = LazyRepository(MonitoringFigures)
     latency = LazyRepository(Latency)
+    maintenance = LazyRepository(MaintenanceTasks)
 
 
 class Transaction:

@@ -19,7 +19,7 @@ from referencing.jsonschema import EMPTY_REGISTRY
 
 from maestro.domain.agent_chat import takes_part
 from maestro.domain.agents.agent import Agent
-from maestro.domain.errors import MaestroError
+from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.llm.prompts import ToolCall, ToolSpec
 from maestro.domain.texts import storable_text
 from maestro.domain.tools import ToolState
@@ -305,7 +305,8 @@ def prepare_call(call: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | T
     tool = call.tool
     if not isinstance(tool, PreparingTool):
         return call
-    return _run_guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)))
+    # A busy store, and files that cannot be stored now, are waited for.
+    return _run_guarded(tool, lambda: ParsedToolCall(tool, tool.prepared(call.arguments, caller)), StoreBusy)
 
 
 def run_in_store(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from maestro.store.store import Store
 from temporal.server_process import read_record
 from tests.support.command import COMMAND, PATIENCE, Ended, Ports, UpProcess, maestro, up
+from tests.support.database import change, query
 from tests.support.mounts import Mount, mounted
 from tests.support.running import free_ports
 from tests.support.web_client import web_client
@@ -81,15 +81,12 @@ async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path, ports
     database = tmp_path / "data" / "maestro.db"
     database.parent.mkdir()
     Store.open(database).close()
-    with sqlite3.connect(database) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.close()
+    change(database, "UPDATE alembic_version SET version_num = '9999', contract = 9")
     assert "newer version" in await refused(tmp_path, ports)
-    with sqlite3.connect(database) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
-    connection.close()
+    assert query(database, "SELECT version_num FROM alembic_version")[0]["version_num"] == "9999"
 
 
+@pytest.mark.sqlite_only(reason="is about the file of the database")
 async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, ports: Ports) -> None:
     database = tmp_path / "data" / "maestro.db"
     database.parent.mkdir()
@@ -163,6 +160,7 @@ async def test_a_wrong_command_line_is_wrong_usage(tmp_path: Path) -> None:
         assert "Traceback" not in ended.errors
 
 
+@pytest.mark.sqlite_only(reason="is about the file of the database")
 async def test_without_a_data_folder_the_jobs_command_says_what_to_do(tmp_path: Path) -> None:
     ended = await maestro("jobs", "list", folder=tmp_path)
     assert ended.code == 1

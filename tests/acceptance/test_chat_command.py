@@ -2,18 +2,18 @@
 
 import asyncio
 import json
-import sqlite3
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from maestro.domain.jobs.job import FAILURE_NOTICE
 from tests.support.command import Ended, maestro
+from tests.support.database import query
 from tests.support.instance import free_port, until
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro, running
@@ -48,17 +48,15 @@ class Chatter:
             "chat", *options, *arguments, folder=self.folder, environment=self.environment, piped=piped
         )
 
-    def jobs(self) -> list[sqlite3.Row]:
+    def jobs(self) -> list[Any]:
         """Return every job, in the order they came, with its channel, its agent and what was said."""
-        with closing(sqlite3.connect(f"file:{self.maestro.data / 'maestro.db'}?mode=ro", uri=True)) as database:
-            database.row_factory = sqlite3.Row
-            return database.execute(
-                "SELECT queue.id, queue.status, queue.channel, agents.slug, inbox.content FROM queue "
-                "JOIN inbox ON inbox.id = queue.inbox_id LEFT JOIN agents ON agents.id = queue.agent_id "
-                "ORDER BY inbox.id"
-            ).fetchall()
+        return query(
+            self.maestro.data / "maestro.db",
+            "SELECT queue.id, queue.status, queue.channel, agents.slug, inbox.content FROM queue "
+            "JOIN inbox ON inbox.id = queue.inbox_id LEFT JOIN agents ON agents.id = queue.agent_id ORDER BY inbox.id",
+        )
 
-    def about(self, text: str) -> list[sqlite3.Row]:
+    def about(self, text: str) -> list[Any]:
         """Return the jobs whose message contains a text."""
         return [job for job in self.jobs() if text in job["content"]]
 

@@ -127,7 +127,8 @@ async def test_coders_are_told_how_to_chat_and_nobody_else(maestro: Instance) ->
     (planner,) = await say(maestro, "addendum", "planner-3", "who are you, planner")
     assert coder.asked.turns[0].text.endswith("\n\n" + ADDENDUM.format(agentId="coder-1"))
     assert "shared #maestro chat" not in planner.asked.turns[0].text
-    layers = maestro.query("SELECT layers FROM prompts JOIN queue ON queue.id = job_id WHERE channel = 'addendum'")
+    stored = "SELECT layers FROM prompts JOIN queue ON queue.id = job_id WHERE channel = 'addendum'"
+    layers = maestro.query(f"{stored} ORDER BY queue.created_at")
     assert ['"chat"' in row["layers"] for row in layers] == [True, False]
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 
 from maestro.settings import Settings
 from temporal.server_process import ServerConfig, server_command
+from tests.support import postgresql
 from tests.support.compose import Container, Machine, composed, run_script
 from tests.support.dockerfile import image
 from tests.support.llm_server import LLMServer
@@ -112,6 +114,16 @@ def test_only_temporal_reaches_the_database() -> None:
     assert not SERVICES["postgresql"].get("ports")
 
 
+def test_maestros_own_database_is_there_only_with_its_profile() -> None:
+    assert SERVICES["store"]["profiles"] == ["postgresql"]
+    assert not any(service.get("profiles") for name, service in SERVICES.items() if name != "store")
+    assert SERVICES["migrate"]["depends_on"]["store"]["required"] is False
+    reaching = {name for name, service in SERVICES.items() if "store" in service.get("networks", ())}
+    assert reaching == {"store", *MAESTRO}
+    assert SERVICES["store"]["networks"] == ["store"]
+    assert COMPOSE["networks"]["store"] == {"internal": True}
+
+
 def test_all_processes_of_maestro_share_one_volume_and_one_configuration() -> None:
     first, *others = (SERVICES[name] for name in MAESTRO)
     assert first["volumes"] == ["maestro-data:/data"]
@@ -168,6 +180,8 @@ def test_secrets_are_made_once_in_a_closed_folder(tmp_path: Path) -> None:
     found = {path.name: path.read_text() for path in (script.parent / "secrets").iterdir()}
     assert found == {**made, "model_api_key": "sk-1"}
     assert found.keys() == COMPOSE["secrets"].keys()
+    url = made.pop("store_url")
+    assert url == f"postgresql://maestro:{made['store_password']}@store/maestro"
     assert all(re.fullmatch("[0-9a-f]{48}", secret) for secret in made.values())
 
 
@@ -177,17 +191,17 @@ def test_secrets_are_made_once_in_a_closed_folder(tmp_path: Path) -> None:
 class Stack:
     """What `docker compose up` starts of Maestro, beside a Temporal server and a provider of models."""
 
-    def __init__(self, folder: Path, llm: LLMServer) -> None:
+    def __init__(self, folder: Path, llm: LLMServer, variables: Mapping[str, str], secrets: Mapping[str, str]) -> None:
         temporal, self.dashboard, self.web, worker, connect = free_ports(5)
         self.temporal = TemporalApart(folder, temporal)
         ports = {"MAESTRO_WEBUI_PORT": str(self.dashboard), "MAESTRO_WEB_PORT": str(self.web)}
-        services = composed(FILE, ports)["services"]
-        secrets = _secrets(folder)
+        services = composed(FILE, {**ports, **variables})["services"]
+        files = _secrets(folder, secrets)
         mounts = {
             "/data": folder / "data",
             "/opt/maestro": Path(sys.prefix),
-            "/run/secrets": secrets,
-            "/etc/maestro/maestro.json": _configuration(folder, secrets, llm),
+            "/run/secrets": files,
+            "/etc/maestro/maestro.json": _configuration(folder, files, llm),
         }
         addresses = {"temporal:7233": f"127.0.0.1:{temporal}"}
         machine = Machine(mounts, addresses, {9091: worker, 9092: connect})
@@ -211,10 +225,10 @@ class Stack:
         return await asyncio.gather(*(container.stop() for container in self.lasting if container.started))
 
 
-def _secrets(folder: Path) -> Path:
+def _secrets(folder: Path, secrets: Mapping[str, str]) -> Path:
     """Write a file for each secret."""
     (folder / "secrets").mkdir()
-    for name, secret in SECRETS.items():
+    for name, secret in secrets.items():
         (folder / "secrets" / name).write_text(f"{secret}\n")
     return folder / "secrets"
 
@@ -229,8 +243,23 @@ def _configuration(folder: Path, secrets: Path, llm: LLMServer) -> Path:
 
 
 async def test_its_services_answer_a_message_and_end_in_good_order(tmp_path: Path) -> None:
+    await _services_answer(tmp_path, {}, SECRETS)
+    assert (tmp_path / "data" / "maestro.db").exists()
+
+
+@pytest.mark.postgresql_only(reason="the profile runs PostgreSQL")
+async def test_its_services_answer_a_message_with_postgresql_as_the_store(tmp_path: Path) -> None:
+    url = postgresql.database_url(tmp_path / "store.db")
+    await _services_answer(
+        tmp_path, {"MAESTRO_STORE_URL": "file:/run/secrets/store_url"}, {**SECRETS, "store_url": url}
+    )
+    assert not (tmp_path / "data" / "maestro.db").exists()
+
+
+async def _services_answer(folder: Path, variables: Mapping[str, str], secrets: Mapping[str, str]) -> None:
+    """Start the services, have one message answered, and end them."""
     with LLMServer.running() as llm:
-        stack = Stack(tmp_path, llm)
+        stack = Stack(folder, llm, variables, secrets)
         try:
             await stack.up()
             async with web_client(stack.web, apiKey=SECRETS["web_api_key"], channelId="first") as client:
@@ -241,7 +270,7 @@ async def test_its_services_answer_a_message_and_end_in_good_order(tmp_path: Pat
             ended = await stack.down()
             await stack.temporal.end()
         assert [code for code, _ in ended] == [0, 0, 0], ended
-        assert not any(secret in said for _, said in ended for secret in SECRETS.values())
+        assert not any(secret in said for _, said in ended for secret in secrets.values())
 
 
 async def _dashboard_asks_for_its_password(port: int) -> None:

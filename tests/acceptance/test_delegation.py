@@ -63,7 +63,7 @@ def said_to(client: WebClient) -> list[str]:
 async def tasks_of(maestro: Instance, channel: str, count: int) -> list[Row]:
     """Return the jobs that agents gave in a channel, once so many have ended."""
     sql = "SELECT * FROM queue WHERE channel = ? AND parent_id IS NOT NULL ORDER BY created_at, id"
-    ended = f"SELECT 1 FROM ({sql}) GROUP BY channel HAVING count(completed_at) >= ?"
+    ended = f"SELECT 1 FROM ({sql}) AS task GROUP BY channel HAVING count(completed_at) >= ?"
     await maestro.until(ended, channel, count)
     return maestro.query(sql, channel)
 

@@ -1,12 +1,12 @@
 """``maestro doctor``: whatever is wrong, one line names the cause and the fix, and nothing is changed by looking."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
 import pty
 import socket
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from maestro.domain.health import DiagnosisLevel
 from temporal.endpoint import Endpoint
 from temporal.namespace import diagnose_temporal
 from tests.support.command import COMMAND, PATIENCE, Ports, maestro, up
+from tests.support.database import change
 from tests.support.diagnosed import Report, doctor
 from tests.support.fresh_store import fresh_store
 from tests.support.mounts import Mount, mounted
@@ -57,6 +58,7 @@ def account(**fields: object) -> dict[str, object]:
 # Configuration
 
 
+@pytest.mark.sqlite_only(reason="is about the file of the database")
 async def test_a_fresh_folder_is_fine_and_stays_empty(tmp_path: Path, ports: Ports) -> None:
     report = await doctor(tmp_path, *ports.options)
     report.is_fine()
@@ -80,6 +82,23 @@ async def test_every_mistake_in_the_file_is_told_and_the_rest_of_it_is_checked(t
     assert any("NOWHERE is not set" in problem for problem in told)
     assert "webui.port" in report.of(f"port {port}").fix
     assert report.code == 1
+
+
+async def test_the_key_that_encrypts_payloads_is_told(tmp_path: Path) -> None:
+    keys = [{"id": name, "key": base64.b64encode(os.urandom(32)).decode()} for name in ("new", "old")]
+    configure(tmp_path, temporal={"codec": {"keys": keys}})
+    report = await doctor(tmp_path)
+    report.is_fine()
+    assert report.of("encryption").found == "the key new encrypts the payloads of workflows; old for decryption only"
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [("file:gone.key", "gone.key"), (base64.b64encode(b"short").decode(), "AES-256 needs 32"), ("?", "openssl rand")],
+)
+async def test_a_key_that_cannot_encrypt_is_named(tmp_path: Path, key: str, problem: str) -> None:
+    configure(tmp_path, temporal={"codec": {"keys": [{"id": "new", "key": key}]}})
+    (await doctor(tmp_path)).is_broken("configuration", "temporal.codec.keys[0].key", problem)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +162,7 @@ async def test_a_read_only_data_folder_is_named(tmp_path: Path, ports: Ports) ->
     report.is_broken("data folder", str(data), "Read-only file system", "dataDir")
 
 
+@pytest.mark.sqlite_only(reason="is about the file of the database")
 async def test_a_read_only_folder_with_a_store_can_still_be_looked_at(tmp_path: Path, ports: Ports) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -179,11 +199,11 @@ async def test_a_database_of_a_newer_release_is_named_and_left_alone(tmp_path: P
     data = tmp_path / "data"
     data.mkdir()
     fresh_store(data / "maestro.db").close()
-    with contextlib.closing(sqlite3.connect(data / "maestro.db")) as database, database:
-        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    change(data / "maestro.db", "UPDATE alembic_version SET version_num = '9999', contract = 9")
     (await doctor(tmp_path, *ports.options)).is_broken("store", "newer version", "Install that version")
 
 
+@pytest.mark.sqlite_only(reason="is about the file of the database")
 async def test_a_file_that_is_no_database_is_named(tmp_path: Path, ports: Ports) -> None:
     data = tmp_path / "data"
     data.mkdir()

@@ -193,7 +193,7 @@ async def test_another_text_is_read_by_the_model_and_the_message_stays(maestro: 
         await client.ask("thank you")
     assert (again.excerpt, again.edits) == ("what is the wether", JobEdits(prompt="what is the weather"))
     said = maestro.query(
-        "SELECT content FROM messages WHERE conversation_id = ? AND superseded = 0 ORDER BY id", job["conversation_id"]
+        "SELECT content FROM messages WHERE conversation_id = ? AND NOT superseded ORDER BY id", job["conversation_id"]
     )
     assert [row["content"] for row in said][:2] == ["what is the wether", "answer to: what is the weather"]
     later = maestro.llm.matching("thank you")[-1]

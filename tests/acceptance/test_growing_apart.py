@@ -62,7 +62,8 @@ async def test_an_answer_grows(maestro: Separate, llm: LLMServer, slack: SlackSe
         await maestro.revive(dies)
     llm.go_on()
     evidence = Evidence(maestro.data)
-    sql = "SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id WHERE message_id = ? AND completed_at"
+    ended = "message_id = ? AND completed_at IS NOT NULL"
+    sql = f"SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id WHERE {ended}"
     await until(lambda: bool(evidence.rows(sql, said)), what="an end")
     [job] = evidence.rows(sql, said)
     [post] = slack.posted(channel)

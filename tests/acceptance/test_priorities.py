@@ -26,7 +26,7 @@ FOR_EVER = 60.0
 FLOOD = 16
 AT_THE_GATE = (
     "SELECT count(*) AS n FROM job_steps s JOIN queue q ON q.id = s.job_id"
-    " WHERE q.channel LIKE ? AND s.step = 'model-1' AND s.state = 'running' HAVING n = ?"
+    " WHERE q.channel LIKE ? AND s.step = 'model-1' AND s.state = 'running' HAVING count(*) = ?"
 )
 """The channels, and how many calls there have gone as far as they can without room at the model."""
 
@@ -80,7 +80,7 @@ async def test_a_person_waits_for_none_of_a_thousand_jobs_that_no_person_began(t
         maestro.llm.script("work of ada", delay=FOR_EVER)
         add_heartbeats(maestro, "ada", 1000)
         await maestro.asked("work of ada", 2)
-        await maestro.until("SELECT count(*) AS n FROM queue WHERE started_at IS NOT NULL HAVING n = 3")
+        await maestro.until("SELECT count(*) AS n FROM queue WHERE started_at IS NOT NULL HAVING count(*) = 3")
         async with maestro.client("person") as client:
             assert await client.ask("hello", patience=30) == "answer to: hello"
         assert len(maestro.llm.matching("work of ada")) == 2, "a place at the model is kept for people"

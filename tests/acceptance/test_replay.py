@@ -1,6 +1,7 @@
 """What an operator does with a job: resume, restart and cancel (docs/invariants.md: resume)."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -15,6 +16,7 @@ from maestro.domain.jobs.job import CANCELLED_NOTICE, FAILURE_NOTICE
 from maestro.domain.jobs.replay import ReplayMode
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure
+from tests.support.postgresql import store_environment
 from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("replay")]
@@ -67,6 +69,7 @@ async def command(maestro: Instance, *arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", start, *arguments, "--config", str(maestro.config_file)),
         cwd=ROOT,
+        env={**os.environ, **store_environment(maestro.data_dir / "maestro.db")},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

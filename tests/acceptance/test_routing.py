@@ -108,7 +108,8 @@ async def test_each_rule_through_the_socket(
 async def test_the_agent_of_the_account_comes_first(maestro: Instance) -> None:
     (own,) = maestro.query("SELECT id FROM agents WHERE slug = 'own'")
     maestro.change(
-        "INSERT INTO bot_instances (platform, account, agent_id, configured) VALUES ('web', 'default', ?, 0)", own["id"]
+        "INSERT INTO bot_instances (platform, account, agent_id, configured) VALUES ('web', 'default', ?, false)",
+        own["id"],
     )
     await as_operator(maestro, "ours", "whose is this account?")
     maestro.change("DELETE FROM bot_instances")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest_asyncio
 from tests.support.command import COMMAND
 from tests.support.hooks import new_webhook, post, signature
 from tests.support.instance import PATIENCE, Instance, free_port, running_instance
+from tests.support.postgresql import store_environment
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("webhooks")]
 
@@ -119,6 +121,7 @@ async def test_a_delivery_is_tried_from_a_terminal(maestro: Maestro, tmp_path: P
         *(str(COMMAND), "webhooks", "send", "tried", "--body", str(body), "--id", "mine", "--json"),
         *("--config", str(maestro.instance.config_file)),
         stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, **store_environment(maestro.instance.data_dir / "maestro.db")},
     )
     out, _ = await process.communicate()
     await maestro.instance.asked("Build 9 is tried.")

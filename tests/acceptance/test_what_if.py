@@ -12,6 +12,7 @@ from maestro.domain.jobs.job import JobEdits
 from maestro.domain.jobs.replay import ReplayMode, ReplayPreview
 from maestro.domain.jobs.views import JobDetail, job_detail
 from maestro.store.replays import preview_replay
+from tests.support.database import table_names
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient
@@ -96,7 +97,7 @@ def seen_before(maestro: Instance, job_id: str, mode: ReplayMode, edits: JobEdit
 
 def tables(maestro: Instance) -> dict[str, str]:
     """Return a digest of the rows of every table."""
-    names = [row["name"] for row in maestro.query("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    names = table_names(maestro.data_dir / "maestro.db")
     return {
         name: hashlib.sha256(repr([tuple(row) for row in maestro.query(f"SELECT * FROM {name}")]).encode()).hexdigest()
         for name in names

@@ -4,9 +4,7 @@ See docs/decisions.md: busy agents.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 
 import pytest
 import pytest_asyncio
@@ -15,6 +13,7 @@ from maestro.domain.jobs.busy import INTERRUPTED
 from tests.chaos.promise import assert_answered_together
 from tests.support.chatting import Person, person
 from tests.support.crashing import is_armed
+from tests.support.database import change
 from tests.support.evidence import Evidence
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro, running
@@ -64,9 +63,8 @@ async def hold(somebody: Person, llm: LLMServer, text: str) -> None:
 
 def stop(evidence: Evidence, client_id: str) -> None:
     """Ask a job to stop as a person does, but without a message of its own, whose steps would reach points too."""
-    with closing(sqlite3.connect(evidence.path, timeout=30)) as connection, connection:
-        which = "SELECT job_id FROM inbox WHERE message_id LIKE ?"
-        connection.execute(f"UPDATE queue SET stop_requested = 1 WHERE id IN ({which})", (f"%:{client_id}",))
+    which = "SELECT job_id FROM inbox WHERE message_id LIKE ?"
+    change(evidence.path, (f"UPDATE queue SET stop_requested = TRUE WHERE id IN ({which})", f"%:{client_id}"))
 
 
 @pytest.mark.parametrize("point", COLLECTING)

@@ -27,6 +27,7 @@ from tests.chaos.promise import (
 from tests.support.chatting import Person, person
 from tests.support.crash_points import HOUSEKEEPING, Recording
 from tests.support.crashing import forget_recording, is_armed, notes_of, recording
+from tests.support.database import table_names
 from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro
@@ -251,8 +252,8 @@ async def test_a_recording_misses_no_write(world: World, kind: str) -> None:
 
 def sizes(evidence: Evidence) -> dict[str, int]:
     """Return how many rows each table has."""
-    tables = evidence.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
-    names = [row["name"] for row in tables if not row["name"].startswith(("sqlite_", "memory_index", *HOUSEKEEPING))]
+    unwatched = ("sqlite_", "memory_index", *HOUSEKEEPING)
+    names = [name for name in table_names(evidence.path) if not name.startswith(unwatched)]
     return {name: evidence.rows(f"SELECT count(*) AS n FROM {name}")[0]["n"] for name in names}
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.support.evidence import Evidence
 from tests.support.instance import free_port, until
 from tests.support.llm_script import Failure
 from tests.support.llm_server import LLMServer
+from tests.support.locking import is_writable
 from tests.support.separate import READY, Part, Separate, separate
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]
@@ -39,16 +39,6 @@ async def maestro(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> A
 @pytest.fixture
 def evidence(maestro: Separate) -> Evidence:
     return Evidence(maestro.data)
-
-
-def is_writable(store: Path) -> bool:
-    """Tell whether nobody was stopped in the middle of a transaction."""
-    with contextlib.closing(sqlite3.connect(store, timeout=0.2)) as database:
-        try:
-            database.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return False
-    return True
 
 
 async def stall(worker: Part, store: Path) -> None:

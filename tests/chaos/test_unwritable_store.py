@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -19,6 +18,7 @@ from tests.support.crashing import be_impatient, lose_writer
 from tests.support.evidence import Evidence
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
+from tests.support.locking import cut_connections, locked
 from tests.support.mounts import small_disk
 from tests.support.running import Maestro
 
@@ -27,16 +27,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group(
 RESERVE = "maestro.db-reserve"
 BUSY_SECONDS = 0.5
 """A sixtieth of what a store of the product waits for a lock, so that a lock of 45 s is one of less than a second."""
-ANSWER_SECONDS = 2.0
-"""How long the model takes: in this time the store becomes one that cannot be written."""
 DISK_MEGABYTES = 48
-HOLDER = """
-import sqlite3, sys
-lock = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
-lock.execute("BEGIN IMMEDIATE")
-print("locked", flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -54,30 +45,14 @@ async def lasting(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @asynccontextmanager
 async def conversations(maestro: Maestro, llm: LLMServer, *said: str) -> AsyncIterator[dict[str, Person]]:
-    """Let each of these messages be on its way to the model, which takes its time."""
-    llm.script(reply="{last}: paid for", delay=ANSWER_SECONDS)
+    """Let each of these messages be on its way to the model, which answers after ``llm.go_on``."""
+    llm.script(reply="{last}: paid for", held=True)
     async with contextlib.AsyncExitStack() as talks:
         people = {one: await talks.enter_async_context(person(maestro.web_port, one)) for one in said}
         for client_id, somebody in people.items():
             await somebody.say(f"{client_id} please, @helper")
         await until(lambda: all(llm.matching(client_id) for client_id in said))
         yield people
-
-
-@asynccontextmanager
-async def lock_held(maestro: Maestro) -> AsyncIterator[None]:
-    """Let another process hold the lock of the database."""
-    command = (sys.executable, "-c", HOLDER, str(maestro.data / "maestro.db"))
-    pipe = asyncio.subprocess.PIPE
-    holder = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-    try:
-        assert holder.stdout is not None
-        assert await holder.stdout.readline() == b"locked\n"
-        yield
-    finally:
-        assert holder.stdin is not None
-        holder.stdin.close()
-        await holder.wait()
 
 
 @contextmanager
@@ -126,7 +101,8 @@ async def assert_bought_once(maestro: Maestro, llm: LLMServer, people: dict[str,
 @pytest.mark.parametrize("killed", [False, True], ids=["lives", "killed"])
 async def test_a_lock_that_another_process_holds(maestro: Maestro, llm: LLMServer, killed: bool) -> None:
     async with conversations(maestro, llm, f"lock-{killed}.a", f"lock-{killed}.b") as people:
-        async with lock_held(maestro):
+        with locked(maestro.data / "maestro.db"):
+            llm.go_on()
             await until(lambda: len(list((maestro.data / FOLDER).glob("*.json"))) == len(people))
             assert "the store" in await not_ready(maestro)
             if killed:
@@ -136,22 +112,36 @@ async def test_a_lock_that_another_process_holds(maestro: Maestro, llm: LLMServe
         await assert_bought_once(maestro, llm, people)
 
 
+@pytest.mark.sqlite_only(reason="SQLite has one writing connection, PostgreSQL a pool")
 async def test_the_one_connection_that_writes_is_lost(maestro: Maestro, llm: LLMServer) -> None:
     """As by a thread that was interrupted within the pool, inside a transaction; the next write replaces it."""
     async with conversations(maestro, llm, "lost.a", "lost.b") as people:
         lose_writer(maestro.data)
+        llm.go_on()
         await assert_bought_once(maestro, llm, people)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{maestro.webui_port}") as http:
         assert "maestro_store_writers_replaced_total 1.0" in (await http.get("/metrics")).text
         assert (await http.get("/readyz", timeout=30)).status_code == 200
 
 
+@pytest.mark.postgresql_only(reason="is about connections to a server")
+async def test_the_server_ends_all_connections(maestro: Maestro, llm: LLMServer) -> None:
+    async with conversations(maestro, llm, "cut.a", "cut.b") as people:
+        cut_connections(maestro.data / "maestro.db")
+        llm.go_on()
+        await assert_bought_once(maestro, llm, people)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{maestro.webui_port}") as http:
+        assert (await http.get("/readyz", timeout=30)).status_code == 200
+
+
+@pytest.mark.sqlite_only(reason="is about the room for a file")
 @pytest.mark.parametrize("killed", [False, True], ids=["lives", "killed"])
 async def test_a_disk_that_fills(maestro: Maestro, llm: LLMServer, killed: bool) -> None:
     await until((maestro.data / RESERVE).exists)
     async with conversations(maestro, llm, f"full-{killed}.a", f"full-{killed}.b") as people:
         with full_disk(maestro):
             assert "Free some space" in await not_ready(maestro)
+            llm.go_on()
             await until(lambda: not (maestro.data / RESERVE).exists())
             await until(lambda: all(on_disk(maestro, client_id) for client_id in people))
             if killed:

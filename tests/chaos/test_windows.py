@@ -17,14 +17,18 @@ from sqlalchemy.engine import Engine
 
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.operations.jobs import JobOperations
+from maestro.store.engine.database import Location
 from maestro.store.engine.schema import read_revision, upgrade_database
 from maestro.store.store import Store
 from tests.chaos.promise import assert_answered_once, assert_in_order, assert_journal_closed
+from tests.support import postgresql
 from tests.support.chatting import person
 from tests.support.crashing import is_armed
+from tests.support.database import query
 from tests.support.evidence import Evidence
 from tests.support.forking import FORKING
 from tests.support.llm_server import Failure, LLMServer
+from tests.support.postgresql import empty_location
 from tests.support.running import Maestro
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-windows")]
@@ -149,10 +153,20 @@ async def resume(evidence: Evidence, job_id: str) -> None:
         store.close()
 
 
+EVERYTHING = """
+SELECT concat_ws(' ', table_name, column_name, data_type, column_default, is_nullable)
+FROM information_schema.columns WHERE table_schema = 'public'
+UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
+UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+"""
+"""What a database of PostgreSQL consists of."""
 SOME = (1, 10, 100)
 """Statements of the first start that are met by a death."""
 
 
+@pytest.mark.sqlite_only(reason="copies the files of a database")
 async def test_the_first_start_leaves_nothing_half_made_at_any_statement(tmp_path: Path) -> None:
     """The tables are made in one transaction: what the disk has at each statement is a database with nothing in it.
 
@@ -171,17 +185,18 @@ async def test_the_first_start_leaves_nothing_half_made_at_any_statement(tmp_pat
 @pytest.mark.parametrize("number", SOME)
 async def test_the_first_start_dies_at_a_statement(tmp_path: Path, number: int) -> None:
     path, whole = tmp_path / "maestro.db", tmp_path / "whole.db"
-    process = FORKING.Process(target=make_tables, args=(path, number), daemon=True)
+    at, whole_at = empty_location(path), empty_location(whole)
+    process = FORKING.Process(target=make_tables, args=(at, number), daemon=True)
     process.start()
     await asyncio.to_thread(process.join)
     assert process.exitcode == -signal.SIGKILL
-    assert (schema(path), read_revision(path)) == (set(), "")
-    upgrade_database(path)
-    upgrade_database(whole)
+    assert (schema(path), read_revision(at)) == (set(), "")
+    upgrade_database(at)
+    upgrade_database(whole_at)
     assert schema(path) == schema(whole)
 
 
-def make_tables(path: Path, last: int) -> None:
+def make_tables(at: Location, last: int) -> None:
     """Make the tables and die at a statement."""
 
     def die(number: int) -> None:
@@ -189,7 +204,7 @@ def make_tables(path: Path, last: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with at_every_statement(die):
-        upgrade_database(path)
+        upgrade_database(at)
 
 
 @contextmanager
@@ -215,5 +230,7 @@ def copied(database: Path, folder: Path) -> Path:
 
 def schema(path: Path) -> set[str]:
     """Return everything a database consists of."""
+    if postgresql.wanted():
+        return {str(row[0]) for row in query(path, EVERYTHING)}
     with sqlite3.connect(path) as connection:
         return {str(row[0]) for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}

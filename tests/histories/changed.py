@@ -84,3 +84,15 @@ class BrokenWorkflow:
         """Never return."""
         await run_local_step(RoutingActivities.choose_agent, StepRef(job_id=ref.job_id, step="route"), "Who answers?")
         raise RuntimeError("a fault in the flow")
+
+
+@workflow.defn(name="MessageWorkflow")
+class LongerWorkflow:
+    """The real one, and a nap after it."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        status = await MessageWorkflow().run(ref)
+        await workflow.sleep(timedelta(seconds=1))
+        return status

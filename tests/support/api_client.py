@@ -19,13 +19,14 @@ from maestro.operations.accounts import AccountOperations
 from maestro.operations.background import WebhookOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
-from maestro.operations.jobs import BatchOperations, JobOperations, TemporalAddress
+from maestro.operations.jobs import BatchOperations, JobLinks, JobOperations
 from maestro.operations.settings import SettingsOperations
 from maestro.operations.skills import SkillFolder, SkillOperations
 from maestro.settings import Settings
 from maestro.settings.accounts import account_columns
 from maestro.settings.control import EffectiveSettings
 from maestro.settings.live import LiveSettings
+from maestro.store.files import MediaFolder
 from tests.support.job_rows import JobRows
 from tests.support.outside import outside_tools
 
@@ -57,11 +58,11 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     keys, live = SecretKeys(ENCRYPTION_KEY, {}), LiveSettings.from_fixed(Settings())
     made = ApiParts(
         store=rows.store,
-        jobs=JobOperations(rows.store, no_temporal, temporal=TemporalAddress(TEMPORAL_UI)),
+        jobs=JobOperations(rows.store, no_temporal, links=JobLinks(TEMPORAL_UI)),
         batches=BatchOperations(rows.store),
         accounts=AccountOperations(rows.store, keys.stored_form, account_columns),
         connectors=ConnectorOperations(rows.store, keys.stored_form),
-        conversations=ConversationOperations(rows.store, NO_FOLDER),
+        conversations=ConversationOperations(rows.store, NO_FOLDER, MediaFolder(NO_FOLDER)),
         settings=SettingsOperations(rows.store, EffectiveSettings(live)),
         schedules=build_schedule_operations(rows.store, live),
         webhooks=WebhookOperations(rows.store, keys.stored_form),

@@ -19,7 +19,7 @@ import yaml
 
 from tests.support.dockerfile import Image
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds for what must happen; long, because only a failure ever takes them."""
 LOOK = 1.0
 """Seconds between two runs of a health check, each of which is a process: more of them keep what they look at busy."""

@@ -54,7 +54,7 @@ class CrashingUp(Up):
     def open_store(self) -> Store:
         """Open the store as usual, then once more with the wrapper."""
         super().open_store().close()
-        return CrashingStore(self.settings.database, utc_now, self._fuse)
+        return CrashingStore(self.settings.data_dir / "maestro.db", utc_now, self._fuse)
 
     def build_models(self, store: Store) -> Models:
         """Wrap the transport."""

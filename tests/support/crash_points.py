@@ -13,6 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakSet
+
+import psycopg
+from psycopg import sql
 
 COLUMNS = ("step", "state", "purpose", "number", "place", "claimed_at", "platform_message_id", "revision", "transcript")
 """The columns that labels are made from."""
@@ -113,20 +117,65 @@ _LABELS: Mapping[str, Callable[[str, Values, Values], str]] = {
 }
 
 
+NOTE_FUNCTION = """
+CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE NOTICE 'note_change %', json_build_array(
+    TG_TABLE_NAME, lower(TG_OP),
+    CASE WHEN TG_OP <> 'DELETE' THEN to_json(NEW)::text END, CASE WHEN TG_OP <> 'INSERT' THEN to_json(OLD)::text END
+  );
+  RETURN NULL;
+END $$
+"""
+
+
 class RowWatch:
-    """Reports each row that a connection changes, by triggers that live as long as the connection."""
+    """Reports each row that a connection changes, by triggers."""
 
     def __init__(self, report: Callable[[Change], None]) -> None:
-        """``report`` is called with each change, in the thread and the moment that make it."""
+        """``report`` is called with each change, in the thread that makes it, at once or after its statement."""
         self._report = report
+        self._watched: WeakSet[psycopg.Connection[Any]] = WeakSet()
 
-    def follow(self, driver: sqlite3.Connection) -> None:
+    def follow(self, driver: Any) -> None:
         """Watch a connection, unless it is watched already."""
+        if isinstance(driver, sqlite3.Connection):
+            self._follow_sqlite(driver)
+        elif driver not in self._watched:
+            self._watched.add(driver)
+            self._follow_postgresql(driver)
+
+    def catch_up(self, driver: Any) -> None:
+        """Let PostgreSQL run the statements that it would get with the commit, so that their changes are reported."""
+        if not isinstance(driver, sqlite3.Connection):
+            driver.send_deferred()
+
+    def _follow_sqlite(self, driver: sqlite3.Connection) -> None:
         if driver.execute("SELECT 1 FROM temp.sqlite_master LIMIT 1").fetchone():
             return
         driver.create_function(NOTE, 4, self._note)
         for statement in list(_triggers(driver)):
             driver.execute(statement)
+
+    def _follow_postgresql(self, driver: psycopg.Connection[Any]) -> None:
+        """Watch by notices, which arrive with the result of a statement."""
+        driver.add_notice_handler(self._hear)
+        found = driver.execute("SELECT 1 FROM pg_proc WHERE proname = 'note_change'").fetchone()
+        if not found:
+            driver.execute(NOTE_FUNCTION)
+            tables = driver.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+            for (table,) in tables:
+                driver.execute(
+                    sql.SQL(
+                        "CREATE TRIGGER note_change AFTER INSERT OR UPDATE OR DELETE ON {} "
+                        "FOR EACH ROW EXECUTE FUNCTION note_change()"
+                    ).format(sql.Identifier(table))
+                )
+
+    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        head, _, text = (notice.message_primary or "").partition(" ")
+        if head == NOTE:
+            self._note(*json.loads(text))
 
     def _note(self, table: str, verb: str, new: str | None, old: str | None) -> None:
         if table not in HOUSEKEEPING:
@@ -136,9 +185,9 @@ class RowWatch:
 
 def _triggers(driver: sqlite3.Connection) -> Iterator[str]:
     tables = driver.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
-    virtual = tuple(f"{name}_" for name, sql in tables if "VIRTUAL" in sql)
-    for name, sql in tables:
-        if name.startswith(("sqlite_", *virtual)) or "VIRTUAL" in sql:
+    virtual = tuple(f"{name}_" for name, definition in tables if "VIRTUAL" in definition)
+    for name, definition in tables:
+        if name.startswith(("sqlite_", *virtual)) or "VIRTUAL" in definition:
             continue
         columns = [row[1] for row in driver.execute(f"PRAGMA table_info({name})") if row[1] in COLUMNS]
         for verb in ("insert", "update", "delete"):

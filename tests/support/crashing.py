@@ -161,26 +161,27 @@ class CrashingStore(Store):
         super().__init__(path, clock, busy_seconds(path.parent))
         self._fuse = fuse
         self._watch = RowWatch(self._changed)
-        self._changes: list[Change] = []
-        """Those of the one transaction that writes."""
+        self._here = threading.local()
+        """``changes``: those of the transaction of this thread, for PostgreSQL runs several side by side."""
         self._lose = path.parent / LOSE
         self._lost: list[object] = []
 
     @contextmanager
-    def begin(self) -> Iterator[Transaction]:
+    def begin(self, **scope: Any) -> Iterator[Transaction]:
         """Do what the store does; what is a part of another transaction is committed with that one."""
         if self.is_writing:
-            with super().begin() as tx:
+            with super().begin(**scope) as tx:
                 yield tx
             return
         self._lose_connection()
         commit = Commit(())
-        with super().begin() as tx:
+        with super().begin(**scope) as tx:
             self._watch.follow(tx._link.driver)
-            self._changes = []
+            self._here.changes = []
             yield tx
             tx._link.flush_writes()
-            commit = Commit(tuple(self._changes))
+            self._watch.catch_up(tx._link.driver)
+            commit = Commit(tuple(self._here.changes))
             if commit.changes:
                 self._fuse.reach(*commit.points("before"))
         if commit.changes:
@@ -194,8 +195,9 @@ class CrashingStore(Store):
             self._lost.append(lose_connection(self, "BEGIN IMMEDIATE"))
 
     def _changed(self, change: Change) -> None:
-        self._changes.append(change)
-        self._fuse.reach(inside(self._changes))
+        changes: list[Change] = self._here.changes
+        changes.append(change)
+        self._fuse.reach(inside(changes))
 
 
 class CrashingClient:

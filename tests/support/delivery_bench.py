@@ -16,6 +16,7 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, OutgoingMessage, Receipt, ReceiptReport, ReceiptState
 from maestro.domain.redaction import Redact, keep_text
 from maestro.operations.jobs import replay_job
+from maestro.store.files import MediaFolder
 from maestro.store.jobs.steps import OwnAttempt, use_attempt
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping
@@ -82,6 +83,14 @@ class Silent(Platform):
         raise Unsettled("no word of it")
 
 
+class FlatFolder(MediaFolder):
+    """A media folder in which a test names the files as it likes."""
+
+    def path_of_digest(self, digest: str) -> Path:
+        """Return the file of this name."""
+        return self._root / digest
+
+
 class Bench:
     """A job with something to say, and its step; ``folder`` keeps the files that go with it."""
 
@@ -102,7 +111,7 @@ class Bench:
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
         hub = ConnectorHub()
-        queue = ChunkQueue(lambda digest: self.folder / digest)
+        queue = ChunkQueue(FlatFolder(self.folder))
         steps = DeliveryActivities(self.rows.store, hub, NoTyping(), lambda: None, lambda: self.redact, queue, platform)
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         attempt = OwnAttempt(step, self.begin_attempt())

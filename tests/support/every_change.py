@@ -213,7 +213,7 @@ EXAMPLES: Mapping[str, Example] = {
 def stage(rows: JobRows) -> dict[str, str]:
     """Write data on which each of the examples succeeds once, and return what stands in the paths of its rows."""
     use(rows)
-    rows.worked(rows.add("a job with a history"))
+    rows.worked(rows.add("a job with a history", platform="slack"))
     known = {**KNOWN, "job_id": rows.failed("replay me")}
     for number in range(3):
         rows.failed(f"replay us {number}")

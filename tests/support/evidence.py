@@ -1,12 +1,12 @@
 """What the store of a killed Maestro says, read from outside with nothing of ours in between."""
 
 import asyncio
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from tests.support.database import query
 
 Row = Mapping[str, Any]
 
@@ -23,9 +23,7 @@ class Evidence:
 
     def rows(self, statement: str, *values: object) -> list[Row]:
         """Return what a query finds."""
-        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=30)) as connection:
-            connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute(statement, values)]
+        return [dict(row) for row in query(self.path, statement, *values)]
 
     async def ended(self, *client_ids: str) -> list[Row]:
         """Return the jobs of these messages when all have ended."""

@@ -86,6 +86,11 @@ class Lasting:
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), output)
         return cls(popen, stdout)
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._popen.pid
+
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal; raises ``ProcessLookupError`` when it has ended."""
         if self._popen.poll() is not None:

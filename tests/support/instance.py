@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import socket
-import sqlite3
 import sys
 import time
 from collections import defaultdict, deque
@@ -39,11 +38,12 @@ from maestro.store.store import Store
 from temporal.client import connect
 from temporal.server import ServerConfig, Timing
 from temporal.server_process import read_record
+from tests.support import database
 from tests.support.llm_server import LLMServer
 from tests.support.web_client import WebClient, web_client
 
 Json = dict[str, Any]
-Row = sqlite3.Row
+Row = Any
 
 PATIENCE = 60.0
 """Seconds a test waits for what must happen; long, because only a failure ever takes them."""
@@ -195,14 +195,11 @@ class Instance:
 
     def query(self, sql: str, *values: object) -> list[Row]:
         """Read the database file, as an operator may."""
-        with contextlib.closing(sqlite3.connect(f"file:{self.data_dir / 'maestro.db'}?mode=ro", uri=True)) as database:
-            database.row_factory = sqlite3.Row
-            return database.execute(sql, values).fetchall()
+        return database.query(self.data_dir / "maestro.db", sql, *values)
 
     def change(self, sql: str, *values: object) -> None:
         """Write into the database file, as somebody might who should not."""
-        with contextlib.closing(sqlite3.connect(self.data_dir / "maestro.db", timeout=30)) as database, database:
-            database.execute(sql, values)
+        database.change(self.data_dir / "maestro.db", (sql, *values))
 
     async def until(self, sql: str, *values: object, patience: float = PATIENCE) -> list[Row]:
         """Return the rows of a query as soon as there are any; raises ``TimeoutError``."""

@@ -89,7 +89,7 @@ class JobRows:
     def end(self, job_id: str, status: JobStatus, error: str = "", reason: str = "") -> str:
         """End a job."""
         with self.store.begin() as tx:
-            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+            tx.jobs.update_job(job_id, started_at=tx.now)
             tx.jobs.close_job(job_id, JobEnding(status=status, error=error, reason=reason))
         return job_id
 
@@ -154,6 +154,6 @@ class JobRows:
                         created_at=tx.now,
                     )
                 )
-                tx.deliveries.mark_sending(chunk.id or 0)
+                tx.deliveries.mark_sending(chunk.id or 0, chunk.build_outgoing(has_more=False).address)
                 if seq == 1:
                     tx.deliveries.mark_sent(chunk.id or 0, Receipt(platform_message_id="m-1"))

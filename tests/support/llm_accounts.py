@@ -12,9 +12,10 @@ from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.llm.accounts import AccountBook, WindowOf
 from maestro.llm.middleware.failover import Failover
-from maestro.llm.middleware.replay import AnswerSpool, CallReader, Keep, ReplayGuard
+from maestro.llm.middleware.replay import CallReader, Keep, ReplayGuard
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
+from tests.support.answer_spool import answer_spool
 from tests.support.llm_requests import response_of
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -106,7 +107,7 @@ def failover_of(
 
 def replay_guard(store: Store, inner: LLMClient, keep: Keep = lambda *_: None) -> ReplayGuard:
     """Return the outermost middleware, in a process that has no keys."""
-    return ReplayGuard(inner, store, reader(store), AnswerSpool(store, keep))
+    return ReplayGuard(inner, store, reader(store), answer_spool(store, keep))
 
 
 def reader(

@@ -135,6 +135,8 @@ class Script:
     """After how many pieces a stream waits for ``LLMServer.go_on``; 0: it does not."""
     slow: float = 0.0
     """Seconds between two pieces of a stream."""
+    held: bool = False
+    """Whether the answer or the failure waits for ``LLMServer.go_on``."""
 
     def serves(self, request: "Recorded") -> bool:
         """Tell whether it is meant for a request."""

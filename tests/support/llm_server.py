@@ -154,9 +154,10 @@ class LLMServer:
         written: int = 0,
         pause: int = 0,
         slow: float = 0.0,
+        held: bool = False,
     ) -> None:
         """Add a script, by the fields of ``Script``; the newest that matches and is not used up serves a request."""
-        told = (match, delay, reply, failure, times, account, wire, rounds, calls, cached, written, pause, slow)
+        told = (match, delay, reply, failure, times, account, wire, rounds, calls, cached, written, pause, slow, held)
         script = Script(*told)
         with self._lock:
             self._scripts.append(script)
@@ -170,7 +171,7 @@ class LLMServer:
             self._requests.clear()
 
     def go_on(self) -> None:
-        """Let every stream that waits go on, and none wait until the next ``reset``."""
+        """Let every answer that waits go on, and none wait until the next ``reset``."""
         self._gate.set()
 
     def wait_for(self, condition: Callable[[Sequence[Recorded]], bool], timeout: float = 10.0) -> list[Recorded]:
@@ -220,6 +221,8 @@ class LLMServer:
             body, audio = await _form(request) if wire is TRANSCRIPTION else (json.loads(await request.read()), b"")
             recorded, script = self._record(wire, request, body, audio)
             try:
+                if script.held:
+                    await _opened(self._gate)
                 await asyncio.sleep(script.delay)
                 response = await self._respond(wire, request, recorded, script)
             except (asyncio.CancelledError, ConnectionResetError) as gone:

@@ -33,7 +33,7 @@ from tests.support.web_client import WebClient
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("maestro", "connectors", "activities", "workflows", "temporal", "api")
 CHANNEL = "counted"
-PLUMBING = ("engine/statements.py", "engine/repository.py", "engine/database.py", "store/store.py")
+PLUMBING = ("engine/statements.py", "engine/repository.py", "engine/sqlite.py", "store/store.py")
 """Modules of the store that pass a statement on, and say nothing about what it is for."""
 READS_QUEUE = re.compile(r"(?:SELECT|WITH)\b.*\b(?:FROM|JOIN) queue\b")
 QUIET_LOOKS = 5

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maestro.bootstrap.up import READY
+from maestro.cli.main import run
 from temporal.server_process import read_record
 from tests.support.composed import forked
 from tests.support.crashing import MAESTRO, arm, disarm
@@ -82,6 +83,10 @@ class Maestro:
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: self._heard(words, since) or self._ended.is_set())
         assert self._heard(words, since), f"it ended without saying {words!r}: {self._story()}"
+
+    async def command(self, *words: str | Path) -> int:
+        """Run a command of Maestro with its configuration, and return the exit code."""
+        return await asyncio.to_thread(run, ["--config", str(self._config), *map(str, words)])
 
     async def died(self) -> int:
         """Return its exit code when it has ended."""

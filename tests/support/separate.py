@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from tests.support.running import free_ports
 SERVER = Path(sys.executable).with_name("temporal")
 LOOK = 0.05
 """Seconds between two looks at a port."""
+
+SHARED_KEYS = {name: b64encode(name.encode().ljust(32)).decode() for name in ("signing", "secrets")}
+"""The section ``keys`` of processes that share a store and no data folder."""
 
 READY = {"worker": "The worker is ready", "api": "The API is ready", "connect": "The connectors are ready"}
 
@@ -65,6 +69,12 @@ class Part:
         await self._reading
         return code
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        assert self._process is not None
+        return self._process.pid
+
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, as one that stops it or lets it go on."""
         assert self._process is not None
@@ -94,12 +104,12 @@ class ForkedPart(Part):
 
 
 class TemporalApart:
-    """A Temporal server as its makers ship it: without our settings, and without our search attributes."""
+    """A Temporal server as its makers ship it: without our settings but ``more``, and without our search attributes."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, *more: str) -> None:
         self.port = port
         database = folder / "temporal.db"
-        options = ["--db-filename", str(database), "--port", str(port), "--headless", "--log-level", "error"]
+        options = ["--db-filename", str(database), "--port", str(port), "--headless", "--log-level", "error", *more]
         self._part = Part([str(SERVER), "server", "start-dev", *options], folder)
 
     async def start(self) -> None:

@@ -16,8 +16,8 @@ from maestro.domain.llm.prompts import PROMPT_TURNS, LLMResponse, PromptMessage,
 from maestro.domain.messages import Address
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import AnswerSpool
 from maestro.tools.registry import ToolRegistry
+from tests.support.answer_spool import answer_spool
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Scripted
@@ -93,7 +93,7 @@ class Spoken:
         """Have the model say this for a job whose prompt is built, and the agent act on it."""
         response = response_of(answer) if isinstance(answer, str) else answer
         recorder = Recorder(
-            Scripted(response), self.rows.store, Estimates(Accounts(()), lambda _: None), AnswerSpool(self.rows.store)
+            Scripted(response), self.rows.store, Estimates(Accounts(()), lambda _: None), answer_spool(self.rows.store)
         )
         step = ModelStep(job_id=job_id, step="model-1", number=1)
         with self.rows.store.begin() as tx:

@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 
 from connectors.base import FailureScope, NotDispatched, PermanentSend
 from maestro.domain.jobs.job import JobRef
-from maestro.domain.release import release
+from temporal.deployments import build_name
 from tests.support.histories import payloads, stories, story
 from tests.support.instance import KEY, PATIENCE, Instance, free_port, running_instance, until
 from tests.support.llm_server import Failure
@@ -245,7 +245,7 @@ async def test_the_release_that_worked_is_named(told: Told) -> None:
     events = (await story(told.client, told.job("plain"))).events
     done = [event for event in events if event.HasField("workflow_task_completed_event_attributes")]
     builds = {event.workflow_task_completed_event_attributes.worker_version.build_id for event in done}
-    assert builds == {release()}
+    assert builds == {build_name()}
 
 
 async def test_every_activity_is_there_with_a_summary(told: Told) -> None:

@@ -1,5 +1,6 @@
 """The journal of steps: what it says of an attempt that was refused before it began."""
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from maestro.domain.jobs.job import Job, JobEnding, JobStatus, StepRef, Wait
 from maestro.domain.jobs.steps import RetryRules
 from maestro.domain.llm.calls import AccountsExhausted, CallEstimate, ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMResponse
-from maestro.domain.messages import LaneKey
+from maestro.domain.messages import Address, LaneKey
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt, use_attempt
 from maestro.store.store import Store
 from temporal.journal import MOST_FAILURES, Journal
-from tests.support.fresh_store import fresh_store
+from tests.support.fresh_store import fresh_store, path_of
 from tests.support.locking import locked
 
 RULES = RetryRules(
@@ -64,12 +65,12 @@ def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
 
 
 def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_and_is_no_crash(store: Store) -> None:
-    impatient = Store(store.path, busy_seconds=0.02)
+    impatient = Store(path_of(store), busy_seconds=0.02)
     journal = Journal(impatient, lambda: RULES)
     for _ in range(RULES.crashes + 1):
         begun = journal.begin_attempt(REF, "build_context")
         assert isinstance(begun, OwnAttempt)
-        with use_attempt(begun), locked(store.path), pytest.raises(StoreBusy):
+        with use_attempt(begun), locked(path_of(store)), pytest.raises(StoreBusy):
             journal.record_failure(REF, StoreBusy("the disk is full"))
     assert isinstance(journal.begin_attempt(REF, "build_context"), OwnAttempt)
     with store.view() as tx:
@@ -78,6 +79,23 @@ def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_an
         }
     failure = journal.record_failure(REF, StoreBusy("the disk is full"))
     assert not failure.non_retryable, "a job waits for the store as long as that takes"
+    impatient.close()
+
+
+def test_a_failure_that_is_written_with_a_transaction_that_rolls_back_is_still_no_crash(store: Store) -> None:
+    impatient = Store(store.location, busy_seconds=0.02)
+    journal = Journal(impatient, lambda: RULES)
+    begun = journal.begin_attempt(REF, "build_context")
+    assert isinstance(begun, OwnAttempt)
+    with use_attempt(begun), locked(path_of(store)), pytest.raises(StoreBusy):
+        journal.record_failure(REF, StoreBusy("the disk is full"))
+    with suppress(ZeroDivisionError), impatient.begin(job="job"):
+        journal.begin_attempt(REF, "build_context")
+        raise ZeroDivisionError
+    journal.begin_attempt(REF, "build_context")
+    with store.view() as tx:
+        attempts = tx.jobs.steps.list_attempts_of_job("job")
+        assert [attempt.state for attempt in attempts] == ["failed", "running"]
     impatient.close()
 
 
@@ -261,6 +279,6 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
             job_id="job", number=1, place=0, tool="note", arguments="", state=ToolState.WAITING, started_at=tx.now
         )
         with pytest.raises(StepTaken):
-            tx.deliveries.mark_sending(1)
+            tx.deliveries.mark_sending(1, Address(platform="web", channel="general"))
         with pytest.raises(StepTaken):
             tx.jobs.tool_runs.begin_tool_run(call)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
@@ -55,9 +56,13 @@ class Failed:
     """A connection by which every workflow has failed."""
 
     status = WorkflowExecutionStatus.FAILED
+    id = run_id = "failed"
 
-    def get_workflow_handle(self, _: str) -> "Failed":
+    def get_workflow_handle(self, _: str, run_id: str = "") -> "Failed":
         return self
+
+    async def fetch_history(self) -> WorkflowHistory:
+        return WorkflowHistory(self.id, [HistoryEvent()])
 
     async def describe(self) -> "Failed":
         return self
@@ -65,10 +70,10 @@ class Failed:
 
 async def test_where_nobody_asked_nobody_hears_that_it_gave_up(tmp_path: Path) -> None:
     rows = JobRows.at(tmp_path)
-    asked, beat = rows.add("hello"), rows.add(kind=JobKind.HEARTBEAT)
+    asked, beat = rows.add("hello"), rows.add(kind=JobKind.HEARTBEAT, platform="cron")
     with rows.store.begin() as tx:
-        for job_id in (asked, beat):
-            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, recoveries=RECOVERIES)
+        tx.jobs.update_job(asked, status=JobStatus.RUNNING, recoveries=RECOVERIES)
+        tx.jobs.update_job(beat, status=JobStatus.RUNNING, recoveries=RECOVERIES, lane="a lane of its own")
     await Reconciler(rows.store, lambda: 1, lambda: None).reconcile_jobs(cast(Client, Failed()))
     with rows.store.view() as tx:
         assert [tx.jobs.read_status(job_id) for job_id in (asked, beat)] == [JobStatus.FAILED] * 2

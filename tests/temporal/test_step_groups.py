@@ -41,7 +41,7 @@ class Worker:
     def step(self, ref: StepRef) -> MediaOutcome:
         """Do a step that only writes to the store."""
         self.parts.append(self._store.is_writing)
-        with self._store.begin() as tx:
+        with self._store.begin(job=ref.job_id) as tx:
             self.seen.append([(row.step, row.state) for row in tx.jobs.steps.list_attempts_of_job(ref.job_id)])
             if ref.step == self._broken:
                 raise NoAgent("nobody is there")

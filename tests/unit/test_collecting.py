@@ -263,9 +263,9 @@ def test_a_message_that_ended_by_itself_keeps_its_answer(interruption: Interrupt
 
 def test_what_the_interrupted_one_would_have_answered_for_goes_along(interruption: Interruption) -> None:
     room, older, newer = interruption.room, interruption.older, interruption.newer
+    room.end(older, JobStatus.CANCELLED)
     with room.store.begin() as tx:
         tx.jobs.update_job(newer, agent_id=tx.jobs.get(older).agent_id, started_at=tx.now, status=JobStatus.RUNNING)
-    room.end(older, JobStatus.CANCELLED)
     room.route(newer)
     newest = room.say("for four")
     room.end(newer, JobStatus.CANCELLED)

@@ -26,6 +26,7 @@ from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.store.store import Store
 from tests.support.delivery_bench import CUT, Bench, Platform, Readable, Silent
+from tests.support.fresh_store import path_of
 from tests.support.instance import until
 from tests.support.job_rows import JobRows
 from tests.support.locking import locked
@@ -81,7 +82,7 @@ def test_an_attempt_that_stalled_while_it_sent_leaves_the_rest_to_the_newer_one(
 
 def test_a_receipt_that_the_store_does_not_take_is_kept_and_nothing_is_sent_twice(bench: Bench) -> None:
     """Without its receipt a chunk is in doubt; this platform cannot be asked, and has such chunks sent again."""
-    database = bench.rows.store.path
+    database = path_of(bench.rows.store)
     bench.rows.store.close()
     store = bench.rows.store = Store(database, bench.rows.clock, busy_seconds=0.02)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from activities.chunks import outgoing_content, store_chunks
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
-    Connector,
     FailureScope,
     Idempotency,
     LengthUnit,
@@ -21,6 +20,7 @@ from connectors.base import (
     OnAmbiguous,
     PermanentSend,
 )
+from connectors.hub import ConnectorHub
 from maestro import streaming
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
 from maestro.domain.drafts import IN_FILES, PLACEHOLDER, STOPPED, Draft, DraftState
@@ -45,6 +45,13 @@ class Screen:
         self.calls: list[OutgoingMessage] = []
         self.script: deque[Exception | None] = deque()
         self.stuck = asyncio.Event()
+        self.running = ExitStack()
+
+    def registered(self) -> ConnectorHub:
+        """Return the connectors of a process that has only this one."""
+        hub = ConnectorHub()
+        self.running.enter_context(hub.register_while_running(self))
+        return hub
 
     async def run(self) -> None:
         """Receive nothing."""
@@ -73,10 +80,6 @@ class Screen:
             raise failure
         self.texts[message.edits] = message.content
 
-    def all(self) -> list[Connector]:
-        """Return this one: it is all that this process holds."""
-        return [self]
-
     def _called(self, message: OutgoingMessage) -> Exception | None:
         self.calls.append(message)
         return self.script.popleft() if self.script else None
@@ -88,7 +91,7 @@ class Bench:
     def __init__(self, rows: JobRows) -> None:
         self.rows = rows
         self.screen = Screen()
-        self.answers = DraftStreamer(rows.store, self.screen.all)
+        self.answers = DraftStreamer(rows.store, self.screen.registered())
         self.job_id = rows.add(platform="slack")
         self.now(JobStatus.RUNNING)
 
@@ -192,7 +195,7 @@ async def test_of_two_answers_in_one_channel_one_grows_at_a_time(bench: Bench) -
     def begin() -> str:
         job_id = bench.rows.add(platform="slack")
         with bench.rows.store.begin() as tx:
-            tx.jobs.update_job(job_id, status=JobStatus.RUNNING)
+            tx.jobs.update_job(job_id, status=JobStatus.RUNNING, lane="slack/another")
             tx.deliveries.drafts.save_draft_text(job_id, 1, "of another")
         return job_id
 
@@ -216,7 +219,7 @@ async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
         await bench.screen.edit(asked.build_outgoing(has_more=False))
         with bench.rows.store.begin() as tx:
             tx.deliveries.drafts.delete_draft(bench.job_id)
-    bench.answers = DraftStreamer(bench.rows.store, bench.screen.all)
+    bench.answers = DraftStreamer(bench.rows.store, bench.screen.registered())
     bench.rows.clock.go(seconds=1)
     async with bench.showing():
         bench.write("this one")
@@ -358,7 +361,7 @@ async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(benc
     other = bench.rows.add(platform="slack")
     async with bench.showing():
         with bench.rows.store.begin() as tx:
-            tx.jobs.update_job(other, status=JobStatus.RUNNING, thread="another")
+            tx.jobs.update_job(other, status=JobStatus.RUNNING, thread="another", lane="slack/another")
             tx.deliveries.drafts.save_draft_text(other, 1, "of another")
         await bench.shows("of another")
     assert "p-1" not in {call.edits for call in bench.screen.calls if call.content != "of another"}

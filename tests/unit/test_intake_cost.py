@@ -15,6 +15,7 @@ from maestro.store.jobs.claims import CLAIM_LAPSES, ClaimedJob
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.doors import EVERYBODY
+from tests.support.fresh_store import sqlite_connection
 from tests.support.job_rows import JobRows
 
 RULES = IntakeRules(100, EVERYBODY)
@@ -22,6 +23,8 @@ RULES = IntakeRules(100, EVERYBODY)
 
 class Starter:
     """A dispatcher that notes what it is to start, and whether that was committed."""
+
+    owner = "this process"
 
     def __init__(self, rows: JobRows) -> None:
         self.ready = True
@@ -74,7 +77,7 @@ def statements(rows: JobRows, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what is written down of each statement from now on; a read transaction fails the test."""
     noted: list[str] = []
     with rows.store.begin() as tx:
-        tx._link.driver.set_trace_callback(noted.append)
+        sqlite_connection(tx).set_trace_callback(noted.append)
 
     def view(_: Store) -> AbstractContextManager[Transaction]:
         raise AssertionError("the intake needs no read transaction")
@@ -112,7 +115,7 @@ def test_a_job_with_nothing_before_it_is_claimed_with_its_message(
     assert (starter.started, starter.wakes) == ([accepted.job_id], 0)
     with rows.store.begin() as tx:
         assert tx.jobs.claim_jobs(10, tx.now - CLAIM_LAPSES) == [], "nobody else starts it"
-        tx.jobs.forget_claims()
+        tx.jobs.release_claims_of([starter.owner])
         [claimed] = tx.jobs.claim_jobs(10, tx.now - CLAIM_LAPSES)
     assert claimed.id == accepted.job_id, "a dispatcher that is gone keeps nothing to itself"
 
@@ -143,8 +146,8 @@ def another_has_waited_long_enough(rows: JobRows, _: Intake, __: Starter) -> Non
 
 
 def many_are_open(rows: JobRows, _: Intake, __: Starter) -> None:
-    for _number in range(IN_HAND):
-        job_id = rows.add()
+    for number in range(IN_HAND):
+        job_id = rows.add(platform=f"platform{number}")
         with rows.store.begin() as tx:
             tx.jobs.update_job(job_id, status=JobStatus.RUNNING, started_at=tx.now)
 

@@ -12,6 +12,7 @@ from maestro.connector_runtime import host
 from maestro.connector_runtime.host import hold_lease
 from maestro.domain.errors import ConfigurationError
 from maestro.installation.data_folder import FileLock
+from maestro.installation.leases import FileLeases
 from tests.support.bot import Bot
 
 ROOT = Path(__file__).parents[2]
@@ -19,14 +20,25 @@ HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from maestro.connector_runtime.host import hold_lease
+from maestro.installation.leases import FileLeases
 from tests.support.bot import Bot
 
 async def hold():
-    async with hold_lease(Path(sys.argv[1]), Bot(*sys.argv[2:]), print):
+    async with hold_lease(FileLeases(Path(sys.argv[1]), "holder"), Bot(*sys.argv[2:]), print):
         print("held", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 asyncio.run(hold())
+"""
+
+OWNER = """
+import sys
+from pathlib import Path
+from maestro.installation.leases import FileLeases
+
+leases = FileLeases(Path(sys.argv[1]), sys.argv[2])
+print("alive", flush=True)
+sys.stdin.read()
 """
 
 
@@ -49,7 +61,7 @@ class Waiting:
         self.task = asyncio.create_task(self._hold(folder, connector))
 
     async def _hold(self, folder: Path, connector: Connector) -> None:
-        async with hold_lease(folder, connector, self._hear):
+        async with hold_lease(FileLeases(folder, "waiting"), connector, self._hear):
             self.held.set()
 
     def _hear(self, line: str) -> None:
@@ -103,7 +115,7 @@ async def test_who_gives_up_waiting_holds_nothing(tmp_path: Path) -> None:
 async def test_a_lease_that_cannot_be_written_is_named_with_its_fix(tmp_path: Path) -> None:
     (tmp_path / "slack-main.lock").mkdir()
     with pytest.raises(ConfigurationError, match=r"lease of slack/main .* writable for this user"):
-        async with hold_lease(tmp_path, Bot("slack", "main"), print):
+        async with hold_lease(FileLeases(tmp_path, "here"), Bot("slack", "main"), print):
             pass
 
 
@@ -116,3 +128,23 @@ def test_a_lock_can_be_shared_but_not_with_one_who_wants_it_alone(tmp_path: Path
     second.release_lock()
     assert third.take_lock()
     assert not first.take_lock(shared=True)
+
+
+def test_claims_belong_to_processes_that_are_told_to_live_by_their_locks(tmp_path: Path) -> None:
+    alive, here = FileLeases(tmp_path, "alive"), FileLeases(tmp_path, "here")
+    killed = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path), "killed"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "alive\n"
+    assert here.find_gone(["alive", "killed", "here"]) == frozenset()
+    killed.kill()
+    killed.communicate()
+    assert here.find_gone(["alive", "killed", "here", "", "of-another-folder"]) == {"killed", "", "of-another-folder"}
+    assert not (tmp_path / "process-killed.lock").exists()
+    alive.close()
+    assert here.find_gone(["alive"]) == {"alive"}

@@ -191,6 +191,8 @@ async def test_the_import_begins_before_the_store_is_opened(tmp_path: Path) -> N
     class Recorded(Process):
         """A process that notes what it does."""
 
+        command = "recorded"
+
         def prepare(self) -> None:
             """Note it."""
             order.append("prepare")

@@ -12,7 +12,7 @@ from maestro.observability.health import NO_ANSWER, EngineHealth
 from maestro.store.store import Store
 from temporal.endpoint import Endpoint
 from temporal.engine import Engine
-from tests.support.fresh_store import fresh_store
+from tests.support.fresh_store import fresh_store, path_of
 from tests.support.instance import until
 from tests.support.locking import locked
 from tests.support.memory_context import MemoryContext
@@ -37,7 +37,7 @@ async def test_a_store_that_does_not_answer_is_told_soon_and_asked_once(
 ) -> None:
     monkeypatch.setattr(readiness, "STORE_SECONDS", 0.05)
     health = EngineHealth(store, ENGINE, working)
-    with locked(store.path):
+    with locked(path_of(store)):
         assert await health.store_problem() == NO_ANSWER
         asked = health._store_check
         assert await health.store_problem() == NO_ANSWER

@@ -25,8 +25,8 @@ from maestro.domain.messages import Button
 from maestro.domain.redaction import REDACTED, Redact, keep_text
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import AnswerSpool
 from maestro.llm.middleware.request_changes import Redaction, RequestChanges
+from tests.support.answer_spool import answer_spool
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.delivery_bench import Bench, Platform
 from tests.support.job_rows import JobRows
@@ -76,7 +76,7 @@ async def answered_only(spoken: Spoken, answer: str) -> str:
 
 
 def recorder(rows: JobRows, inner: Scripted) -> Recorder:
-    return Recorder(inner, rows.store, Estimates(Accounts(()), lambda _: None), AnswerSpool(rows.store))
+    return Recorder(inner, rows.store, Estimates(Accounts(()), lambda _: None), answer_spool(rows.store))
 
 
 async def test_what_operators_have_agents_remember_is_scanned_too(rows: JobRows) -> None:

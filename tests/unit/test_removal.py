@@ -44,7 +44,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 @pytest.fixture
 def control(rows: JobRows, tmp_path: Path) -> ConversationOperations:
-    return ConversationOperations(rows.store, tmp_path)
+    return ConversationOperations(rows.store, tmp_path, MediaFolder(tmp_path / "media"))
 
 
 def ended(rows: JobRows, job_id: str) -> int:
@@ -331,7 +331,7 @@ async def test_files_go_unless_somebody_else_sent_the_same(
     assert [path.exists() for path in (alone, shared, workspace)] == [False, True, False]
     with rows.store.view() as tx:
         assert set(tx.users.list_uploads([f"upload-{name}" for name in (job_id, other)])) == {f"upload-{other}"}
-        assert tx.conversations.removals.list_discarded_paths() == []
+        assert tx.conversations.removals.list_discarded_files() == []
 
 
 async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: JobRows, tmp_path: Path) -> None:
@@ -342,10 +342,10 @@ async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: Job
     with rows.store.begin() as tx:
         tx.conversations.removals.carry_out(plan, "a test", facts=False)
     assert path.exists()
-    remove_discarded_files(rows.store, tmp_path)
+    remove_discarded_files(rows.store, tmp_path, MediaFolder(tmp_path / "media"))
     assert not path.exists()
     with rows.store.view() as tx:
-        assert tx.conversations.removals.list_discarded_paths() == []
+        assert tx.conversations.removals.list_discarded_files() == []
 
 
 async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_path: Path) -> None:
@@ -357,10 +357,10 @@ async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_pat
     with rows.store.begin() as tx:
         tx.conversations.removals.carry_out(plan, "a test", facts=False)
     received(rows, files, other, b"twice")
-    remove_discarded_files(rows.store, tmp_path)
+    remove_discarded_files(rows.store, tmp_path, MediaFolder(tmp_path / "media"))
     assert path.exists()
     with rows.store.view() as tx:
-        assert tx.conversations.removals.list_discarded_paths() == []
+        assert tx.conversations.removals.list_discarded_files() == []
 
 
 async def test_the_other_conversation_of_a_place_keeps_its_states(

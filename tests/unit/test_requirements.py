@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -14,6 +15,7 @@ from tests.unit.architecture.source import ROOT
 
 LOCK = ROOT / "requirements.lock"
 RUN = ROOT / "requirements-run.lock"
+IMAGE = ROOT / "requirements-image.lock"
 BUILD = ROOT / "requirements-build.lock"
 
 
@@ -32,7 +34,13 @@ def asked_for() -> list[Requirement]:
     """Return what the project needs to run, to be checked and to be built."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     texts = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    texts += optional(project["project"])
     return [Requirement(text) for text in texts + project["build-system"]["requires"]]
+
+
+def optional(project: dict[str, Any]) -> list[str]:
+    """Return what only some installations need."""
+    return [text for texts in project["optional-dependencies"].values() for text in texts]
 
 
 def unmet(requirements: list[Requirement], pins: dict[str, str]) -> Iterator[str]:
@@ -52,28 +60,30 @@ def test_a_missing_or_outgrown_pin_is_found() -> None:
     assert list(unmet(requirements, {"a": "1.9", "d": "1"})) == ["a>=2 (pinned: 1.9)", "B.c (pinned: None)"]
 
 
-@pytest.mark.parametrize("lock", [LOCK, RUN, BUILD], ids=lambda path: path.stem)
+@pytest.mark.parametrize("lock", [LOCK, RUN, IMAGE, BUILD], ids=lambda path: path.stem)
 def test_every_pin_has_a_hash(lock: Path) -> None:
     without = [line for line in lock.read_text().splitlines() if "==" in line and not line.endswith("\\")]
     assert not without
 
 
-@pytest.mark.parametrize("lock", [LOCK, RUN, BUILD], ids=lambda path: path.stem)
+@pytest.mark.parametrize("lock", [LOCK, RUN, IMAGE, BUILD], ids=lambda path: path.stem)
 def test_the_lock_names_no_place(lock: Path) -> None:
     text = lock.read_text()
     assert "://" not in text
     assert not re.search(r"^\s*--(?!hash)", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("part", [RUN, BUILD], ids=lambda path: path.stem)
+@pytest.mark.parametrize("part", [RUN, IMAGE, BUILD], ids=lambda path: path.stem)
 def test_what_the_image_installs_is_part_of_the_lock(part: Path) -> None:
     assert entries(part) <= entries(LOCK), "run `make lock`"
 
 
 def test_the_image_gets_all_that_maestro_needs_to_run_and_nothing_else() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    pins = pinned(RUN.read_text())
-    assert not list(unmet([Requirement(text) for text in project["project"]["dependencies"]], pins)), "run `make lock`"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pins = pinned(IMAGE.read_text())
+    needed = project["dependencies"] + optional(project)
+    assert not list(unmet([Requirement(text) for text in needed], pins)), "run `make lock`"
+    assert not list(unmet([Requirement(text) for text in project["dependencies"]], pinned(RUN.read_text())))
     assert pins.keys().isdisjoint({"pytest", "mypy", "ruff", "hatchling", "playwright"})
 
 
@@ -90,10 +100,11 @@ def test_every_supported_python_is_named_and_gets_what_maestro_needs() -> None:
     assert versions == ["3.11", "3.12", "3.13", "3.14"]
     assert all(SpecifierSet(project["requires-python"]).contains(f"{version}.1") for version in versions)
     assert f"python{versions[-1]}" in (ROOT / ".ci" / "run").read_text()
-    needed = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
+    texts = project["dependencies"] + optional(project)
+    needed = {canonicalize_name(Requirement(text).name) for text in texts}
     for version in versions:
         environment = {"python_version": version, "python_full_version": f"{version}.1"}
-        assert needed <= set(pinned_for(environment, RUN)), version
+        assert needed <= set(pinned_for(environment, IMAGE)), version
 
 
 def pinned_for(environment: dict[str, str], lock: Path) -> Iterator[str]:

@@ -225,11 +225,11 @@ def test_a_command_does_not_migrate_the_store_of_a_maestro_that_may_be_running(t
     open_store(settings).close()
     open_existing_store(settings).close()
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
-        database.execute("DELETE FROM alembic_version")
+        database.execute("UPDATE alembic_version SET version_num = '0014'")
     with pytest.raises(OlderDatabase, match="maestro migrate"):
         open_existing_store(settings)
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
-        assert database.execute("SELECT * FROM alembic_version").fetchall() == []
+        assert database.execute("SELECT version_num FROM alembic_version").fetchall() == [("0014",)]
 
 
 # Ids that clients remember

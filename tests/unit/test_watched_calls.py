@@ -52,6 +52,8 @@ async def shown_every(rows: JobRows, *, searched: bool = False, **fields: object
     rules = ModelRules(lambda _: 8_192, OneTool(), LONGEST_ANSWER, scans_answers=searched)
     step = ModelStep(job_id=job_id, step="model-1", number=1)
     await LLMActivities(rows.store, replay_guard(rows.store, asked), NoTyping(), lambda: rules).call_model(step)
+    with rows.store.begin() as tx:
+        tx.jobs.update_job(job_id, status=JobStatus.COMPLETED)
     return asked.request.shown_every
 
 

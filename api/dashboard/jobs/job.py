@@ -111,8 +111,7 @@ def show_job(request: Request, parts: Parts, job_id: str, whole: str = "", runs:
             content = replace(read_job(tx, job_id, whole, parts.budgets().cheaper_model), all_runs=bool(runs))
     except NotFound as error:
         return missing_job_page(request, str(error))
-    url = parts.jobs.temporal.link(content.job).temporal_url
-    return render(request, "job.html", content=content, temporal_url=url)
+    return render(request, "job.html", content=replace(content, job=parts.jobs.links.link(content.job)))
 
 
 @router.get("/calls/{call_id}")

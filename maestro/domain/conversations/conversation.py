@@ -115,6 +115,7 @@ class Message(MessageColumns, table=True):
     __table_args__ = (
         partial_index("ux_messages_answer_of_job", "job_id", unique=True, where="role = 'assistant'"),
         # A covering index: for most messages a prompt needs only the indexed columns, so the row is not read.
+        Index("ix_messages_job_id", "job_id"),
         Index("ix_messages_conversation", "conversation_id", "id", *INDEXED_COLUMNS),
         {"sqlite_autoincrement": True},
     )
@@ -140,7 +141,10 @@ class ArchivedMessage(MessageColumns, table=True):
     """A message that a compaction removed from prompts: users can still read it (docs/decisions.md: retention)."""
 
     __tablename__ = "messages_archive"
-    __table_args__ = (Index("ix_messages_archive_conversation", "conversation_id", "id"),)
+    __table_args__ = (
+        Index("ix_messages_archive_job_id", "job_id"),
+        Index("ix_messages_archive_conversation", "conversation_id", "id"),
+    )
 
 
 def conversation_key(agent_id: int, address: Address, user_id: str | None) -> str:

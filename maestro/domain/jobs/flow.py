@@ -6,7 +6,7 @@ from maestro.domain.deliveries import DeliveryPurpose
 from maestro.domain.jobs.job import JobStatus, StepGroup, StepRef
 from maestro.domain.precedence import Precedence, Priority
 from maestro.domain.tools import ToolState
-from maestro.domain.values import Value
+from maestro.domain.values import Payload
 
 
 class RouteAction(StrEnum):
@@ -17,7 +17,7 @@ class RouteAction(StrEnum):
     DROP = "drop"
 
 
-class StepOutcome(Value):
+class StepOutcome(Payload):
     """The result of a step: ids and numbers only, because Temporal stores it."""
 
     @property
@@ -125,7 +125,7 @@ class Preparation(StepGroup):
     asks: bool = False
 
 
-class PreparationOutcome(Value):
+class PreparationOutcome(Payload):
     """The results of the steps up to the prompt, None for a step not done, and the durations of the steps."""
 
     route: RouteOutcome | None = None
@@ -286,7 +286,7 @@ class DeliverOutcome(StepOutcome):
         return _join_counts((self.chunks, "sent")) or "nothing to send"
 
 
-class AskGroupOutcome(Value):
+class AskGroupOutcome(Payload):
     """The results of a model call and of the steps that record and send its answer; None: done by another activity."""
 
     model: ModelOutcome

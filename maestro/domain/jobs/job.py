@@ -13,7 +13,7 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.messages import MAX_CONTENT_CHARS, Address
 from maestro.domain.precedence import Priority
 from maestro.domain.texts import storable_text
-from maestro.domain.values import ModelName, Slug, Value, View
+from maestro.domain.values import ModelName, Payload, Slug, Value, View
 
 CHOSEN = "an operator chose"
 """The routing reason of a job for which an operator chose the agent."""
@@ -57,13 +57,18 @@ class Job(SQLModel, table=True):
     Times are UTC. ``wake_at`` is when a waiting job continues; ``told_to_wait`` means that the user got a notice.
     ``merged_into`` is the job whose answer covers this job's message. A delegated job has a ``task`` and the delegating
     job as ``parent_id``. ``depth`` counts the delegations from the first job of the chain. ``hears`` means that the
-    delegating agent gets the result. ``erased`` means that the job's texts were deleted with its conversation.
+    delegating agent gets the result. ``erased`` means that the job's texts were deleted with its conversation,
+    ``calls_deleted`` that the texts of its model and tool calls were (``retention.callsDays``).
 
     A heartbeat or a cron has its ``schedule``, such as cron-3, and the planned time as ``slot``; a webhook job has its
     ``webhook_id``. These jobs have no conversation: ``task`` is the input of the model, ``said`` the answer.
 
     ``edits`` is the JSON of an operator's changes for a restart, empty without any. A ``what_if`` job only shows an
-    answer: it acts on nothing and sends nothing (docs/decisions.md: what-if).
+    answer: it acts on nothing and sends nothing (docs/decisions.md: what-if). ``process`` is the process that created
+    the job, such as connect@host:4711.
+
+    ``backed_up_at`` is the time of the backup from which the job was restored while it was open: an answer may have
+    been sent after that time, of which the store knows nothing (ADR 46).
     """
 
     __tablename__ = "queue"
@@ -77,8 +82,11 @@ class Job(SQLModel, table=True):
             "ix_queue_told", "error", "reason", "task", "id", where="error != '' OR reason != '' OR task != ''"
         ),
         partial_index("ix_queue_open_lane", "lane", "turn", where="status IN ('pending', 'running')"),
+        # One running job per lane; jobs without a lane do not exclude each other.
+        partial_index("ux_queue_running_lane", "lane", where="status = 'running'", unique=True),
         partial_index("ix_queue_waiting", "wake_at", where="status = 'waiting'"),
         partial_index("ix_queue_schedule", "schedule", "turn", where="schedule IS NOT NULL"),
+        partial_index("ix_queue_completed", "completed_at", "id", where="completed_at IS NOT NULL"),
         partial_index("ix_queue_webhook_id", "webhook_id", "turn", where="webhook_id IS NOT NULL"),
     )
 
@@ -115,14 +123,18 @@ class Job(SQLModel, table=True):
     task: str = ""
     hears: bool = False
     erased: bool = False
+    calls_deleted: bool = False
     schedule: str | None = None
     slot: datetime | None = Field(default=None, sa_type=UtcDateTime)
     webhook_id: int | None = None
     said: str = ""
     edits: str = ""
     what_if: bool = False
+    process: str = ""
+    backed_up_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    claimed_by: str = ""
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     completed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
@@ -171,7 +183,7 @@ class JobStep(SQLModel, table=True):
 
     ``workflow_run`` and ``activity_attempt`` are Temporal's run id and attempt number; they show which of two attempts
     is older. ``activity_attempt`` is 0 for local activities, because a repeated workflow task counts their attempts
-    from 1 again.
+    from 1 again. ``process`` is the process that made the attempt, such as worker@host:4711.
     """
 
     __tablename__ = "job_steps"
@@ -188,6 +200,7 @@ class JobStep(SQLModel, table=True):
     attempt: int
     workflow_run: str = ""
     activity_attempt: int = 0
+    process: str = ""
     state: StepState = Field(sa_type=enum_column_type(StepState))
     started_at: datetime = Field(sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -196,14 +209,14 @@ class JobStep(SQLModel, table=True):
     detail: str = ""
 
 
-class Wait(Value):
+class Wait(Payload):
     """The reason of a wait, and the time at which the step continues, None if only an event ends the wait."""
 
     reason: WaitReason
     wake_at: datetime | None = None
 
 
-class StepRef(Value):
+class StepRef(Payload):
     """The payload of an activity: the id of the job and the name of the step."""
 
     job_id: str
@@ -227,14 +240,14 @@ class JobEnding(Value):
         return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, ENDED_IN_TEMPORAL))
 
 
-class JobRef(Value):
+class JobRef(Payload):
     """The payload of a workflow: the job, its run, its timeouts in seconds, and the task queues of its activities.
 
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue name means the task
-    queue of the workflow. ``fair`` means that waiting activities are shared fairly between clients or channels.
-    ``job_id`` is empty when Temporal starts a run of a ``schedule``, such as cron-3, because no job exists yet.
-    ``dashboard`` is the base address for links to the dashboard, empty for no links. ``grouped`` means that one
-    activity may do several steps; runs of older releases have one activity for each step.
+    queue of the workflow, and for tool calls ``llm_queue``. ``fair`` means that waiting activities are shared fairly
+    between clients or channels. ``job_id`` is empty when Temporal starts a run of a ``schedule``, such as cron-3,
+    because no job exists yet. ``dashboard`` is the base address for links to the dashboard, empty for no links.
+    ``grouped`` means that one activity may do several steps; runs of older releases have one activity for each step.
     """
 
     job_id: str
@@ -245,6 +258,7 @@ class JobRef(Value):
     tool_rounds: int
     llm_queue: str = ""
     connector_queue: str = ""
+    tools_queue: str = ""
     schedule: str = ""
     fair: bool = True
     dashboard: str = ""
@@ -313,5 +327,9 @@ def is_background(job: Job) -> bool:
 
 
 def is_streamed(job: Job) -> bool:
-    """Return whether a user sees the answer while the model writes it: only answers to messages, no what-ifs."""
-    return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if
+    """Return whether a user sees the answer while the model writes it: only answers to messages, no what-ifs.
+
+    The answer of a restored job may be on the platform already, so it is not shown before the platform was asked.
+    """
+    is_answer = job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None
+    return is_answer and not job.what_if and job.backed_up_at is None

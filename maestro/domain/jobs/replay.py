@@ -56,6 +56,8 @@ def replay_refusal(
     """
     if job.erased:
         return f"the texts of job {job.id} were deleted with its conversation, so there is nothing to answer."
+    if job.calls_deleted and mode is ReplayMode.RESUME:
+        return f"the answers that job {job.id} got were deleted (retention.callsDays); restart the job instead."
     if not job.status.ended:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
     if job.what_if and mode is not ReplayMode.RESUME:

@@ -24,7 +24,7 @@ LONG_EXCERPT = 500
 
 
 class StepView(View):
-    """One attempt at one step."""
+    """One attempt at one step; ``process`` is the process that made it, such as worker@host:4711."""
 
     step: str
     activity: str
@@ -36,6 +36,7 @@ class StepView(View):
     duration_ms: int | None
     error: str
     detail: str
+    process: str
 
 
 class CallView(View):
@@ -217,7 +218,9 @@ class JobDetail(JobSummary):
     the estimated cost of interrupted calls, which ``cost_usd`` leaves out. ``route`` is the routing rule that chose the
     agent, or why no agent answers. ``whatIfs`` are the what-ifs of this job. ``wouldAct`` are the tags of a what-if's
     answer, which are not carried out. ``substitution`` is not null if another model or account answered than the
-    agent's first choice.
+    agent's first choice. ``callsDeleted`` means that the texts of the model and tool calls were deleted because of
+    their age. ``process`` is the process that created the job. ``trace_id`` is the id of the job's trace in
+    OpenTelemetry, null if traces are not exported; ``trace_url`` links to it.
     """
 
     conversation_id: int | None
@@ -240,7 +243,11 @@ class JobDetail(JobSummary):
     led_to: tuple[str, ...]
     merged: tuple[str, ...]
     erased: bool
+    calls_deleted: bool
+    process: str
     temporal_url: str | None = None
+    trace_id: str | None = None
+    trace_url: str | None = None
 
 
 @dataclass(frozen=True)

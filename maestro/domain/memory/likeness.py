@@ -28,6 +28,11 @@ _RUN = re.compile(f"[{NO_BLANKS}]+|[^{NO_BLANKS}]+")
 _BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-\u206f\u3000-\u303f\ud800-\udfff]+")
 _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " "})
 
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+_IN_WORDS = frozenset("+#_")
+_WORD_CATEGORIES = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "Co", "Mn", "Mc"})
+"""The Unicode categories of the characters of words, the same as in the search index of SQLite."""
+
 NEAR = 90.0
 """Facts with a lower similarity of their sorted words (rapidfuzz ``ratio``, 0 to 100) are no repeats."""
 
@@ -55,8 +60,11 @@ def separate_characters(text: str) -> str:
 
 
 def index_text(text: str) -> str:
-    """Return the text as stored in the search index: normalised, without case, with blanks between words."""
-    return " ".join(separate_characters(normalize_characters(text).casefold()).split())
+    """Return the words of a text as stored in the search index: normalised, without case, accents and punctuation."""
+    folded = unicodedata.normalize("NFKD", normalize_characters(text).casefold())
+    plain = unicodedata.normalize("NFC", _ACCENTS.sub("", folded))
+    letters = (char if char in _IN_WORDS or unicodedata.category(char) in _WORD_CATEGORIES else " " for char in plain)
+    return " ".join(separate_characters("".join(letters)).split())
 
 
 def search_terms(query: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from maestro.domain.messages import Address
 from maestro.domain.precedence import Priority
 from maestro.domain.schedules.expressions import Once, Schedule, read_stored_schedule, read_zone
 from maestro.domain.schedules.times import count_times, times_after
-from maestro.domain.values import Value
+from maestro.domain.values import Payload
 
 GIVEN_UP = "failed {} times in a row"
 """The stored reason when Maestro pauses a schedule after failures."""
@@ -99,7 +99,7 @@ class Cron(ScheduleColumns, table=True):
     __table_args__ = (UniqueConstraint("agent_id", "name"), {"sqlite_autoincrement": True})
 
 
-class ScheduledRun(Value):
+class ScheduledRun(Payload):
     """A run that Temporal started: its workflow id (also the job id), the schedule's public id, and the due time."""
 
     job_id: str
@@ -107,7 +107,7 @@ class ScheduledRun(Value):
     slot: datetime
 
 
-class RunAdmission(Value):
+class RunAdmission(Payload):
     """The decision whether the workflow of a scheduled run continues; if not, ``reason`` says why it was skipped."""
 
     begun: bool

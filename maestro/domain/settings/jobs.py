@@ -140,6 +140,11 @@ class ToolSettings(Section):
         False, "whether `read_file`, `write_file`, `list_files` and `send_file` work, in the conversation's folder"
     )
     shell: bool = setting(False, "whether agents may use `run_shell`, which starts in the conversation's folder")
+    here: bool = setting(
+        True,
+        "whether tool calls may run in this process, because it has the folders of conversations; set it to false for "
+        "workers of other hosts, and name `temporal.toolsQueue`",
+    )
     mcp: Annotated[
         tuple[McpServerSettings, ...],
         unique(lambda server: server.name, "two MCP servers have the name {}; rename one"),

@@ -1,5 +1,6 @@
 """The settings of model calls: accounts, timeouts, limits, budgets and known models."""
 
+from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -93,7 +94,7 @@ class BudgetSettings(Section):
     )
     fallback_model: str = live("", "the model that `onLimit` `fallback` calls, as `provider/model`")
 
-    @property
+    @cached_property
     def cheaper_model(self) -> str:
         """The model that answers when the budget of an agent, client or conversation is spent; empty for none."""
         return self.fallback_model if self.on_limit == "fallback" else ""

@@ -1,5 +1,6 @@
-"""The settings of a process: its store, Temporal, ports, owners and log."""
+"""The settings of a process: its store, media, Temporal, ports, owners and log."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
@@ -7,20 +8,25 @@ from pydantic import Field, SecretStr, model_validator
 
 from maestro.domain.settings.section import (
     NO_SECRET,
+    BucketUrl,
+    CodecKey,
     DatabaseUrl,
     Host,
     HostName,
     HttpUrl,
+    OptionalKey,
     Origin,
     ProxyAddress,
     Seconds,
     Section,
     ServerAddress,
+    decode_key,
     is_loopback,
     live,
     setting,
+    unique,
 )
-from maestro.domain.values import Identifier, OptionalSlug, OwnerId
+from maestro.domain.values import Identifier, OptionalIdentifier, OptionalSlug, OwnerId
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]
@@ -30,7 +36,87 @@ class StoreSettings(Section):
     """The database."""
 
     url: DatabaseUrl = setting(
-        "", "`sqlite:///PATH`; empty: SQLite at `<dataDir>/maestro.db`. Other databases come later"
+        NO_SECRET,
+        "`sqlite:///PATH`, or `postgresql://USER:PASSWORD@HOST/DATABASE` for processes on several machines, best as "
+        '`"env:NAME"`; empty: SQLite at `<dataDir>/maestro.db`',
+    )
+
+
+class MediaSettings(Section):
+    """The storage of the files that users and agents send."""
+
+    url: BucketUrl = setting(
+        "",
+        "`s3://BUCKET/PREFIX`, a bucket of an S3-compatible object storage for processes on several machines; empty: "
+        "the folder `<dataDir>/media`",
+    )
+    endpoint: HttpUrl = setting("", "the address of the object storage; empty: that of AWS in `region`")
+    region: str = setting("", "the region of the bucket; empty: that of the environment, else `us-east-1`")
+    access_key_id: str = setting(
+        "", "the id of the access key; empty: the environment or the role of the process, as AWS gives them"
+    )
+    secret_access_key: SecretStr = setting(NO_SECRET, 'the secret of `accessKeyId`, best as `"file:PATH"`')
+    timeout_seconds: Seconds = setting(60, "seconds one request to the object storage may take")
+    cache_bytes: int = setting(
+        1024**3,
+        "the most bytes of files from the object storage that are kept on this machine, in `<dataDir>/media-cache`; "
+        "files used in the last ten minutes stay even above it",
+        ge=1024**2,
+    )
+
+    @model_validator(mode="after")
+    def _check_access(self) -> Self:
+        """Reject keys without effect, and half of a credential."""
+        if not self.url and (self.endpoint or self.region or self.access_key_id or self.secret_access_key):
+            raise ValueError(
+                "media.endpoint, region, accessKeyId and secretAccessKey apply only with media.url; set it"
+            )
+        if bool(self.access_key_id) != bool(self.secret_access_key):
+            raise ValueError("media.accessKeyId and media.secretAccessKey belong together; set both or none")
+        return self
+
+
+class CodecKeySettings(Section):
+    """A key that encrypts the payloads of workflows."""
+
+    id: Identifier = Field(description="the name of the key, which each encrypted payload carries; unique")
+    key: CodecKey = Field(
+        description='32 random bytes as base64, best as `"file:PATH"`; `openssl rand -base64 32` makes a key'
+    )
+
+
+class CodecSettings(Section):
+    """The encryption of the payloads of workflows."""
+
+    keys: Annotated[
+        tuple[CodecKeySettings, ...], unique(lambda key: key.id, "two keys have the id {}; each key needs its own")
+    ] = setting(
+        (), "the keys: the first encrypts, all decrypt; the same in every process. Empty: payloads are not encrypted"
+    )
+
+    @property
+    def key_bytes(self) -> Mapping[str, bytes]:
+        """The keys by their ids, in order."""
+        return {entry.id: decode_key(entry.key) for entry in self.keys}
+
+    @property
+    def first_id(self) -> str:
+        """The id of the key that encrypts; empty without encryption."""
+        return self.keys[0].id if self.keys else ""
+
+
+class KeySettings(Section):
+    """The keys that all hosts of one store share; without them, each data folder has its own."""
+
+    signing: OptionalKey = setting(
+        NO_SECRET,
+        'the key that signs logins and resume tokens, 32 bytes in base64, best as `"file:PATH"`; empty: '
+        "`<dataDir>/signing.key`, made at the first start",
+    )
+    secrets: OptionalKey = setting(
+        NO_SECRET,
+        'the key that encrypts the keys of accounts and bots, 32 bytes in base64, best as `"file:PATH"`; empty: '
+        "`<dataDir>/secrets.key`, made at the first start",
     )
 
 
@@ -54,10 +140,16 @@ class TemporalSettings(Section):
         "maestro", "the task queue of the workflows; with the embedded server, also of all activities"
     )
     llm_queue: Identifier = setting("maestro-llm", "the task queue of model calls when `address` is set")
+    tools_queue: OptionalIdentifier = setting(
+        "",
+        "the task queue of tool calls when `address` is set, polled only by workers with `tools.here`, which have the "
+        "folders of conversations; empty: `llmQueue`",
+    )
     connector_queue: Identifier = setting(
         "maestro-connector",
         "the prefix of the task queues of connectors when `address` is set; platform and account follow the prefix",
     )
+    codec: CodecSettings = CodecSettings()
     heartbeat_seconds: float = setting(
         0,
         "seconds without a heartbeat after which an activity is retried; Maestro waits longer on a busy machine. 0: "
@@ -79,11 +171,12 @@ class TemporalSettings(Section):
     def _check_queues(self) -> Self:
         """Reject queue names with which workers of one kind would get the activities of another kind."""
         connectors = f"{self.connector_queue}-"
-        shared = self.task_queue == self.llm_queue
-        if self.address and (shared or self.task_queue.startswith(connectors) or self.llm_queue.startswith(connectors)):
+        names = [name for name in (self.task_queue, self.llm_queue, self.tools_queue) if name]
+        shared = len(set(names)) < len(names)
+        if self.address and (shared or any(name.startswith(connectors) for name in names)):
             raise ValueError(
-                "temporal.taskQueue and temporal.llmQueue must differ, and neither may begin like the queues of "
-                "connectors do (temporal.connectorQueue); correct one of the names"
+                "temporal.taskQueue, temporal.llmQueue and temporal.toolsQueue must differ, and none may begin like "
+                "the queues of connectors do (temporal.connectorQueue); correct one of the names"
             )
         return self
 

@@ -1,5 +1,7 @@
 """The base class of all settings sections, and the value types with their validation messages."""
 
+import base64
+import re
 from collections.abc import Callable, Hashable, Iterable
 from ipaddress import IPv6Address, ip_network
 from pathlib import Path
@@ -98,16 +100,56 @@ def _expand_home(path: Path) -> Path:
 Folder = Annotated[Path, BeforeValidator(_require_folder_name), AfterValidator(_expand_home)]
 Host = Annotated[str, matching(r"[^\s/]+", "a host name or an address without a scheme, such as localhost")]
 HostName = Annotated[str, matching(r"[^\s/:]+", "a host name without scheme and port, such as maestro.example.org")]
+BucketUrl = Annotated[
+    str,
+    matching(
+        r"(|s3://[a-z0-9][a-z0-9._-]+(/[^\s/]+)*/?)", "s3://BUCKET or s3://BUCKET/PREFIX, such as s3://acme/media"
+    ),
+]
 ServerAddress = Annotated[str, matching(r"(|[^\s/:]+:\d+|\[[^\s\]]+\]:\d+)", "host:port, such as localhost:7233")]
 HttpUrl = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address that starts with http:// or https://")]
 Origin = Annotated[str, matching(r"https?://[^\s/*]+", "an origin without a path, such as https://app.example.org")]
-DatabaseUrl = Annotated[
-    str,
-    matching(
-        r"(|sqlite:///(?!:memory:).+)",
-        "an empty text (SQLite in dataDir) or sqlite:///PATH; other databases are not supported yet",
-    ),
-]
+
+
+def _check_database_url(url: SecretStr) -> SecretStr:
+    if re.fullmatch(r"|sqlite:///(?!:memory:).+|postgres(ql)?://[^\s/]*/[^\s/?]+\S*", url.get_secret_value()) is None:
+        raise ValueError(
+            "expected an empty text (SQLite in dataDir), sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+        )
+    return url
+
+
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_database_url)]
+
+
+KEY_BYTES = 32
+
+
+def decode_key(key: SecretStr) -> bytes:
+    """Return the 32 bytes of a key in base64, of either alphabet; raises ``ValueError`` for any other text."""
+    text = key.get_secret_value().strip().translate({ord("-"): "+", ord("_"): "/"})
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("expected 32 random bytes as base64: make a key with `openssl rand -base64 32`") from None
+    if len(decoded) != KEY_BYTES:
+        raise ValueError(
+            f"the key has {len(decoded)} bytes, AES-256 needs {KEY_BYTES}: make one with `openssl rand -base64 32`"
+        )
+    return decoded
+
+
+def _check_key(key: SecretStr) -> SecretStr:
+    decode_key(key)
+    return key
+
+
+def _check_optional_key(key: SecretStr) -> SecretStr:
+    return _check_key(key) if key else key
+
+
+OptionalKey = Annotated[SecretStr, AfterValidator(_check_optional_key)]
+CodecKey = Annotated[SecretStr, AfterValidator(_check_key)]
 
 
 def _check_network(text: str) -> str:

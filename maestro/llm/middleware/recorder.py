@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 
 import structlog
@@ -157,7 +158,7 @@ class Budget:
         """
         if not (call.usd or call.cheaper_usd):
             return call.budgets.used_up
-        with self.store.begin() as tx:
+        with self.store.begin(job=call.key.job_id) as tx:
             tx.jobs.steps.require_newest()
             tx.llm.budgets.release_reservation(call.key)
             used_up = tx.llm.budgets.find_exceeded(call.budgets.limits)
@@ -183,7 +184,7 @@ class Budget:
         return failure
 
     def _release_cost(self, key: CallKey) -> None:
-        with self.store.begin() as tx:
+        with self.store.begin(job=key.job_id) as tx:
             if not tx.jobs.steps.is_overtaken:  # If a newer attempt runs, the reservation belongs to it.
                 tx.llm.budgets.release_reservation(key)
 
@@ -236,12 +237,14 @@ class Recorder:
                 asyncio.to_thread(
                     self.store.write,
                     lambda tx: tx.llm.calls.record_interruption(request.key, attempt.number, attempt.elapsed_ms),
+                    job=request.key.job_id,
                 )
             )
             raise
         # Whatever ended the attempt, its row must not stay open (docs/invariants.md: steps leave rows).
         except Exception as error:
-            await finish_despite_cancellation(asyncio.to_thread(self._record_failure, attempt, error))
+            record = partial(self._record_failure, attempt, error)
+            await finish_despite_cancellation(asyncio.to_thread(self.store.widen_scope, record))
             raise
         payer = request.snapshot.budgets.payer if request.snapshot is not None else None
         await self.answers.commit_answer(attempt.number, request, response, payer)
@@ -249,7 +252,7 @@ class Recorder:
 
     async def _commit_request(self, request: LLMRequest) -> RecordedRequest:
         """Commit the request before it is sent; after a cancellation, record that it was not sent and cost nothing."""
-        commit = asyncio.create_task(asyncio.to_thread(self._write_request, request))
+        commit = asyncio.create_task(asyncio.to_thread(self.store.widen_scope, partial(self._write_request, request)))
         try:
             return await asyncio.shield(commit)
         except asyncio.CancelledError:
@@ -260,14 +263,15 @@ class Recorder:
         await asyncio.wait([commit])
         if commit.exception() is None:
             key, number = commit.result().request.key, commit.result().number
-            await asyncio.to_thread(self.store.write, lambda tx: tx.llm.calls.record_unsent(key, number))
+            await asyncio.to_thread(
+                self.store.write, lambda tx: tx.llm.calls.record_unsent(key, number), job=key.job_id
+            )
 
     def _write_request(self, request: LLMRequest) -> RecordedRequest:
         # Estimating and packing a long prompt is slow, so both are done before the write transaction.
         estimate, packed = self.estimates.estimate_minimum(request), packed_request(request)
-        with self.store.begin() as tx:
-            if request.on_send is not None:
-                request.on_send(tx)
+        with self.store.begin(job=request.key.job_id) as tx:
+            on_send = request.on_send
             stored = tx.llm.calls.read_rows_before_sending(request.key, packed.texts.raw)
             cut_off = tx.llm.calls.find_interrupted_request(request.key)
             if cut_off is None:
@@ -277,9 +281,10 @@ class Recorder:
                 estimate = self.estimates.estimate_minimum(request)
                 digest = tx.llm.prompts.store_request(packed_request(request))
             chat_range = (request.chat_after, request.chat_upto)
-            return RecordedRequest(
-                tx.llm.calls.record_sending(request.key, digest, estimate, chat_range), request, estimate
-            )
+            number = tx.llm.calls.record_sending(request.key, digest, estimate, chat_range)
+            if on_send is not None:  # The last change of the transaction: it locks rows that all calls change.
+                on_send(tx)
+            return RecordedRequest(number, request, estimate)
 
     def _record_failure(self, attempt: RecordedRequest, error: Exception) -> None:
         """Record a failed attempt with its cost: providers bill empty answers, and answers after the deadline."""
@@ -289,7 +294,7 @@ class Recorder:
         elif isinstance(error, LLMFailure):
             usage, cost_usd = error.usage or NO_TOKENS, error.cost_usd
         expense = Expense(usage, cost_usd, attempt.elapsed_ms)
-        with self.store.begin() as tx:
+        with self.store.begin(job=attempt.request.key.job_id) as tx:
             tx.llm.calls.record_failure(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
@@ -345,7 +350,7 @@ class DraftStreaming:
         text = visible_so_far(storable_text(written))
         if text and text != stored:
             try:
-                with self.store.begin() as tx:
+                with self.store.begin(job=request.key.job_id) as tx:
                     if not tx.jobs.steps.is_overtaken:  # A newer attempt writes the draft itself.
                         tx.deliveries.drafts.save_draft_text(request.key.job_id, request.key.number, text)
             except StoreBusy as error:

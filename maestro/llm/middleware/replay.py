@@ -17,6 +17,7 @@ import structlog
 from pydantic import ValidationError
 
 from maestro.domain.agent_chat import UnreadPosts, receives_feed
+from maestro.domain.errors import ScopeTooNarrow, StoreBusy
 from maestro.domain.llm.budgets import BudgetLimit, Payer, applicable_limits, exceeded_limit
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.settings.llm import BudgetSettings
@@ -27,7 +28,7 @@ from maestro.store.store import Store, commit_persistently
 from maestro.store.transaction import Transaction
 
 FOLDER = "answers"
-"""The folder of spool files, beside the database; it has files only while the database cannot be written."""
+"""The folder of spool files, which has files only while the database cannot be written."""
 
 Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
 """A function that writes further rows in the transaction that commits an answer."""
@@ -50,10 +51,6 @@ class SpooledAnswer(Value):
     payer: Payer | None = None
 
 
-class _OnAnswerFailed(Exception):
-    """The error that wraps an error of the caller's ``on_answer`` function, which is its ``__cause__``."""
-
-
 class AnswerSpool:
     """Commits each answer exactly once, even if several processes try repeatedly.
 
@@ -61,11 +58,11 @@ class AnswerSpool:
     died between the commit of an answer and the removal of its file, the next process finds the answer committed.
     """
 
-    def __init__(self, store: Store, keep: Keep = lambda *_: None) -> None:
+    def __init__(self, store: Store, folder: Path, keep: Keep = lambda *_: None) -> None:
         """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._store = store
         self._keep = keep
-        self._folder = store.path.with_name(FOLDER)
+        self._folder = folder
 
     async def commit_answer(
         self, attempt: int, request: LLMRequest, response: LLMResponse, payer: Payer | None = None
@@ -106,17 +103,23 @@ class AnswerSpool:
 
         The answer is paid for, so no error of the callback may keep it out of the store.
         """
+        commit = partial(self._commit_to_store, answer)
         try:
-            self._commit_to_store(answer, answer.request.on_answer)
-        except _OnAnswerFailed as failed:
-            key, error = answer.request.key, type(failed.__cause__).__name__
-            log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=error)
-            self._commit_to_store(answer, None)
+            self._store.widen_scope(partial(commit, answer.request.on_answer))
+        except (StoreBusy, ScopeTooNarrow):
+            raise
+        # Rows of the callback may be refused only at the commit. Any other error comes again without the callback.
+        except Exception as error:
+            if answer.request.on_answer is None:
+                raise
+            key = answer.request.key
+            log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=type(error).__name__)
+            self._store.widen_scope(partial(commit, None))
         file.unlink(missing_ok=True)
 
     def _commit_to_store(self, answer: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = answer.request
-        with self._store.begin() as tx:
+        with self._store.begin(job=request.key.job_id) as tx:
             # The cost is None if another process has committed this answer, or a restored backup lacks the call.
             cost = tx.llm.calls.store_answer(request.key, answer.attempt, answer.response, answer.payer)
             if cost is None:
@@ -124,12 +127,7 @@ class AnswerSpool:
             tx.llm.accounts.record_success(request.account, request.model, cost)
             self._keep(tx, request, answer.response)
             if on_answer is not None:
-                try:
-                    on_answer(tx, answer.response)
-                    tx.flush_writes()
-                # An error of ``on_answer`` concerns only further rows, so the answer is then committed without them.
-                except Exception as error:
-                    raise _OnAnswerFailed from error
+                on_answer(tx, answer.response)
 
     def _write_file(self, answer: SpooledAnswer, file: Path) -> None:
         """Write the spool file and flush it to the disk; raises ``OSError``."""

@@ -41,6 +41,7 @@ from maestro.store.cache import cached_by_version
 from maestro.store.conversations.inbox import Inbox
 from maestro.store.conversations.lists import ConversationLists
 from maestro.store.conversations.removals import Removals
+from maestro.store.conversations.retention import Retention
 from maestro.store.engine.repository import LazyRepository, Repository, read_once, require_found, with_values
 from maestro.store.engine.statements import PreparedStatement, is_in_list, row_insert, write_json_list
 
@@ -108,6 +109,7 @@ class Conversations(Repository):
     lists = LazyRepository(ConversationLists)
     compactions = LazyRepository(Compactions)
     removals = LazyRepository(Removals)
+    retention = LazyRepository(Retention)
 
     _COUNT = PreparedStatement(
         update(Conversation)
@@ -185,6 +187,11 @@ class Conversations(Repository):
     def find_or_begin(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
         """Return an agent's conversation for an inbox message as a read-only row; begin one if there is none."""
         found, closed_by = self.find_conversation(agent_id, row, keyed_by_user=keyed_by_user)
+        if found is None and self._link.scoped is not None:
+            # A job of another lane may begin the same conversation, as in a channel whose binding was changed.
+            key = conversation_key(agent_id, row.address, row.user_id if keyed_by_user else None)
+            self._link.driver.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"conversation:{key}"])
+            found, closed_by = self.find_conversation(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
             self._cached_values()[("read", (found.id,))] = found
             return found
@@ -203,8 +210,7 @@ class Conversations(Repository):
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
         number = self._insert_row(
             row_insert(Conversation),
-            # Ids of deleted conversations are not reused, so that rows of one never refer to another conversation.
-            id=1 + max(self._read_value(newest) or 0 for newest in self._LAST_IDS),
+            id=self._compute_next_id(),
             key=key,
             agent_id=agent_id,
             user_id=user_id,
@@ -218,6 +224,18 @@ class Conversations(Repository):
             **address.model_dump(),
         )
         return self.read(number)
+
+    def _compute_next_id(self) -> int:
+        """Return the id of a new conversation.
+
+        Ids of deleted conversations are not reused, so that rows of one never refer to another conversation.
+        """
+        following = 1 + max(self._read_value(newest) or 0 for newest in self._LAST_IDS)
+        if self._link.sqlite:
+            return following
+        # The highest id may be one that is not yet committed, or one of a release that does not use the sequence.
+        numbering = "SELECT greatest(nextval(pg_get_serial_sequence('conversations', 'id')), %s)"
+        return int(self._link.driver.execute(numbering, [following]).fetchone()[0])
 
     def close_conversations(self, address: Address, user_id: str | None, inbox_id: int) -> int:
         """Close the open conversations of a channel, or of one user in it, for a ``/new``; return their number."""
@@ -261,7 +279,7 @@ class Conversations(Repository):
         message = self.find_recorded_message(inbox_id)
         if not isinstance(message, ArchivedMessage):
             return message
-        self._run_change(self._UNARCHIVED, of_id=message.id)
+        self._write(self._UNARCHIVED, of_id=message.id)
         return self.add_message(message)
 
     def filter_by_author(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
@@ -292,7 +310,7 @@ class Conversations(Repository):
         chars = plain_chars(message) if is_plain else None
         known = self._cached_values().get(("read", (message.conversation_id,)))
         columns["id"] = self._insert_row(row_insert(Message), **columns, plain_chars=chars)
-        self._run_change(self._COUNT, of_id=message.conversation_id, tokens=message.token_estimate, at=self._now)
+        self._write(self._COUNT, of_id=message.conversation_id, tokens=message.token_estimate, at=self._now)
         if known is not None:
             tokens, messages = known.total_tokens_estimate + message.token_estimate, known.message_count + 1
             counted = with_values(

@@ -141,10 +141,13 @@ class IgnoredMessages(Repository):
         set_={"count": col(IgnoredLines.count) + _ADD.excluded.count, "last_at": _ADD.excluded.last_at},
     )
 
+    _COUNTED = PreparedStatement(_COUNT)
+
     def add_ignored(self, address: Address, reason: str, count: int = 1) -> None:
         """Add ``count`` ignored messages to the counter of their channel and reason."""
         channel = address.model_dump(include=set(CHANNEL_KEY))
-        self._run_statement(self._COUNT, **channel, reason=reason, count=count, first_at=self._now, last_at=self._now)
+        times = {"first_at": self._now, "last_at": self._now}
+        self._write_shared(self._COUNTED, **channel, **times, reason=reason, count=count)
 
     def list_ignored_page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
         """Return counts of ignored messages by channel and reason, the highest count first."""

@@ -53,9 +53,9 @@ class Removals(Repository):
         jobs = self._list_ended_job_ids(conversation_id)
         own: set[str] = set()
         for ids in split_into_batches(sorted(jobs)):
-            own.update(*(digests for _, digests in self._read_references(_reference_queries(ids))))
+            own.update(*(digests for _, digests in self._read_references(reference_queries(ids))))
         marks = (self._read_highest_value(Prompt.id), self._read_highest_value(LLMCall.id))
-        used_elsewhere = self._find_digests_of_others(own, jobs, _reference_queries())
+        used_elsewhere = self._find_digests_of_others(own, jobs, reference_queries())
         return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - used_elsewhere), marks, self._now)
 
     def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
@@ -68,7 +68,7 @@ class Removals(Repository):
         jobs = self._list_ended_job_ids(plan.conversation_id)
         if frozenset(jobs) != plan.jobs:
             raise Conflict(f"conversation {plan.conversation_id} continued meanwhile, so it stays. Delete it again.")
-        since = self._find_digests_of_others(plan.parts, jobs, _queries_since(plan))
+        since = self._find_digests_of_others(plan.parts, jobs, queries_since(plan))
         self._remove_facts(conversation, facts=facts)
         self._empty_inbox(self._list_inbox_ids(jobs, plan.conversation_id))
         self._empty_jobs(jobs)
@@ -92,9 +92,9 @@ class Removals(Repository):
             raise NotFound(f"conversation {conversation_id} {when}")
         return conversation
 
-    def list_discarded_paths(self) -> Sequence[str]:
-        """Return the paths of files that are recorded for removal, relative to the data folder."""
-        return self._find_all(select(DiscardedFile.path).order_by(DiscardedFile.path))
+    def list_discarded_files(self) -> Sequence[DiscardedFile]:
+        """Return the files and folders that are recorded for removal, with paths relative to the data folder."""
+        return self._find_all(select(DiscardedFile).order_by(DiscardedFile.path))
 
     def is_used_again(self, digest: str) -> bool:
         """Return whether a row refers to the file with this digest."""
@@ -109,10 +109,12 @@ class Removals(Repository):
         """Return a conversation's jobs with merged jobs and delegated tasks; raises ``Conflict`` if one is open."""
         own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
         beside = aliased(Job)
+        # PostgreSQL allows one recursive term only, so the three relations are alternatives of one join.
+        relations = or_(
+            col(Job.merged_into) == beside.id, col(Job.parent_id) == beside.id, col(Job.inbox_id) == beside.inbox_id
+        )
         related = own.union(
-            select(Job.id).join(own, col(Job.merged_into) == own.c.id),
-            select(Job.id).join(own, col(Job.parent_id) == own.c.id),
-            select(Job.id).join(beside, col(beside.inbox_id) == Job.inbox_id).join(own, own.c.id == beside.id),
+            select(Job.id).select_from(own).join(beside, col(beside.id) == own.c.id).join(Job, relations)
         )
         of_no_other = or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
         rows = self._run_statement(
@@ -219,7 +221,7 @@ def media_path(digest: str) -> str:
     return f"media/{digest[:2]}/{digest}"
 
 
-def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]:
+def reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]:
     """Return queries for a job id and a text with digests, over all references of these jobs (None: all jobs)."""
     sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
     queries: list[Any] = [
@@ -232,9 +234,9 @@ def _reference_queries(jobs: Collection[str] | None = None) -> list[Select[Any]]
     return queries if jobs is None else [query.where(query.selected_columns[0].in_(jobs)) for query in queries]
 
 
-def _queries_since(plan: RemovalPlan) -> list[Select[Any]]:
+def queries_since(plan: RemovalPlan) -> list[Select[Any]]:
     """Return queries for the references to stored texts that were added after a plan was made."""
-    prompts, digests, requests, arguments, results = _reference_queries()
+    prompts, digests, requests, arguments, results = reference_queries()
     prompt, call = plan.marks
     changed = or_(col(ToolRun.finished_at).is_(None), col(ToolRun.finished_at) >= plan.at)
     return [

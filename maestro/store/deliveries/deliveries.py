@@ -26,6 +26,7 @@ from maestro.domain.errors import Undelivered
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.jobs.steps import StepKind
 from maestro.domain.messages import Address, InboxRow, Receipt, ReceiptReport, ReceiptState
+from maestro.store.cluster import Fencing
 from maestro.store.deliveries.drafts import Drafts
 from maestro.store.engine.repository import LazyRepository, Repository, with_values
 from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, equals_parameters, insert, is_one_of
@@ -180,6 +181,9 @@ class Deliveries(Repository):
     )
     """The condition that another chunk, which continues the text of this chunk, was or will be sent."""
 
+    _SIZE = select(func.coalesce(func.max(JobFile.size), 0)).where(col(JobFile.digest) == col(Delivery.digest))
+    """The bytes of the file that a chunk sends; 0 for a text."""
+
     _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
     _CHUNKS = PreparedStatement(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
     _START: tuple[Any, ...] = (
@@ -255,7 +259,7 @@ class Deliveries(Repository):
 
     def release_lanes(self, job_id: str) -> None:
         """Release every outbound lane that this job holds."""
-        self._run_change(self._LEAVE, of_job=job_id)
+        self._write(self._LEAVE, of_job=job_id)
 
     def list_lanes_of_ended_jobs(self) -> Sequence[str]:
         """Return the ids of ended jobs that still hold an outbound lane, which only a bug can cause."""
@@ -273,23 +277,25 @@ class Deliveries(Repository):
         """Store a chunk under its idempotency key before it is sent; return the chunk with its id.
 
         With ``sending``, also record that the platform is about to be called for the chunk. That raises ``StepTaken``
-        when a newer attempt at the step has begun.
+        when a newer attempt at the step has begun, and ``LeaseLost`` when another process may run the connector.
         """
         chunk.key = chunk.key or delivery_key(chunk.job_id, chunk.purpose, chunk.seq)
         if not sending:
             return self._add_row(chunk)
         StepRecords(self._link, self._now).require_newest()
+        self.require_lease(chunk)
         stored = self._add_row(with_values(chunk, state=DeliveryState.SENDING, attempts=1, tried_at=self._now))
         return with_values(chunk, id=stored.id)
 
-    def mark_sending(self, delivery_id: int) -> None:
-        """Record that the platform is about to be called for a chunk; raises ``StepTaken`` for an outdated attempt."""
+    def mark_sending(self, delivery_id: int, address: Address) -> None:
+        """Record that the platform is about to be called for a chunk; raises as ``add_chunk`` does."""
         StepRecords(self._link, self._now).require_newest()
-        self._run_change(self._SENDING, of_id=delivery_id, at=self._now)
+        self.require_lease(address)
+        self._write(self._SENDING, of_id=delivery_id, at=self._now)
 
     def mark_sent(self, delivery_id: int, receipt: Receipt) -> None:
         """Store the platform's receipt for a chunk."""
-        self._run_change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
+        self._write(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def mark_failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Store the error of a failed send; a chunk that is ``surely_unsent`` becomes pending again.
@@ -318,9 +324,14 @@ class Deliveries(Repository):
         holder: str | None = self._read_value(self._HOLDER, of_lane=lane)
         return holder
 
+    def require_lease(self, place: Address | Delivery) -> None:
+        """Raise ``LeaseLost``, before a message is marked as being sent, if another process may run the connector."""
+        if self._link.fences:
+            Fencing(self._link, self._now).require_lease(place.platform, place.account)
+
     def abandon_chunks(self, job_id: str) -> None:
         """Settle an ended job's chunks without a receipt: abandon unsent chunks, mark other chunks as unconfirmed."""
-        self._run_change(self._ABANDON, of_job=job_id)
+        self._write(self._ABANDON, of_job=job_id)
 
     def revive_chunks(self, job_id: str) -> None:
         """Let a resumed job send its abandoned and its undelivered chunks again.
@@ -345,10 +356,13 @@ class Deliveries(Repository):
         """Assign only ids above ``floor`` to new chunks."""
         self._begin_ids_after(Delivery, floor)
 
-    def list_sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
-        """Return chunks sent to a channel after a chunk, oldest first, and for each whether its text continues."""
+    def list_sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool, int]]:
+        """Return chunks sent to a channel after a chunk, oldest first.
+
+        For each it says whether its text continues, and the bytes of its stored file.
+        """
         rows = self._session.exec(
-            select(Delivery, self._MORE)
+            select(Delivery, self._MORE, self._SIZE.scalar_subquery())
             .where(
                 *(getattr(Delivery, name) == getattr(address, name) for name in CHANNEL_KEY),
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
@@ -359,7 +373,7 @@ class Deliveries(Repository):
             .order_by(col(Delivery.id))
             .limit(limit)
         )
-        return [(row, more) for row, more in rows]
+        return [(row, more, size) for row, more, size in rows]
 
     def list_deliveries_of_job(self, job_id: str) -> Sequence[Delivery]:
         """Return all chunks of a job, in every state."""

@@ -92,7 +92,7 @@ class Drafts(Repository):
         """Store the answer so far, unless its final form has replaced the draft or the job is not running."""
         if self._has_row(self._IS_RUNNING, of_job=job_id):
             draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
-            self._run_change(self._WRITE, **vars(draft))
+            self._write(self._WRITE, **vars(draft))
 
     def list_drafts_on_accounts(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
         """Return the drafts on these accounts, with the drafts' addresses and job statuses."""
@@ -126,23 +126,23 @@ class Drafts(Repository):
 
     def mark_unsent(self, job_id: str) -> None:
         """Record that the draft's message certainly did not reach the platform."""
-        self._run_change(self._UNSENT, of_job=job_id)
+        self._write(self._UNSENT, of_job=job_id)
 
     def set_message_id(self, job_id: str, receipt: Receipt) -> None:
         """Store the platform's id of a draft's message, even after the final answer has taken over the draft."""
-        self._run_change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
+        self._write(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
 
     def mark_dropped(self, job_id: str) -> None:
         """Mark the draft of a job as no longer shown."""
-        self._run_change(self._DROP, of_job=job_id)
+        self._write(self._DROP, of_job=job_id)
 
     def hand_over_draft(self, job_id: str) -> None:
         """Let the final answer take over the message of a job's draft."""
-        self._run_change(self._TAKE, of_job=job_id)
+        self._write(self._TAKE, of_job=job_id)
 
     def delete_draft(self, job_id: str) -> None:
         """Delete the draft of a job."""
-        self._run_change(self._FORGET, of_job=job_id)
+        self._write(self._FORGET, of_job=job_id)
 
 
 def _is_visible(draft: Draft, job: Job) -> bool:

@@ -4,36 +4,60 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, wraps
-from typing import Any, Generic, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from sqlalchemy import Connection, CursorResult, Executable, func, inspect, select, update
 from sqlmodel import Session, SQLModel
 from sqlmodel.sql.expression import SelectOfScalar
 
+from maestro.domain.cluster import Lease
 from maestro.domain.columns import RowVersions
 from maestro.domain.errors import NotFound
-from maestro.store.engine.database import driver_connection
-from maestro.store.engine.statements import PreparedStatement, row_insert, row_select
+from maestro.store.engine.scopes import Scope, ScopedWrites, WaitingDriver
+from maestro.store.engine.statements import DeferringDriver, Driver, PreparedStatement, row_insert, row_select
 
 Row = TypeVar("Row", bound=SQLModel)
 Query = TypeVar("Query", bound=Callable[..., Any])
 Found = TypeVar("Found")
 Kind = TypeVar("Kind")
 
+Fences: TypeAlias = Mapping[tuple[str, str], Lease]
+"""The leases of the connectors that this process runs, by platform and account."""
+
 STAMPED = frozenset(RowVersions._fields)
 """The tables whose rows are cached across transactions, valid for one version of the rows."""
+
+
+_SQLITE_HIGHEST = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+_POSTGRESQL_HIGHEST = "SELECT pg_sequence_last_value(pg_get_serial_sequence(%s, 'id')::regclass)"
 
 
 class Link:
     """The connection of one transaction, with an ORM session that is created when it is first used."""
 
-    def __init__(self, connection: Connection, caches: dict[str, Any] | None = None) -> None:
-        """``caches`` holds query results across transactions, by the name of the query."""
+    def __init__(
+        self,
+        connection: Connection,
+        caches: dict[str, Any] | None = None,
+        fences: Fences = MappingProxyType({}),
+        scope: Scope | None = None,
+        process: str = "",
+    ) -> None:
+        """``caches`` holds query results across transactions, by the name of the query.
+
+        ``scope`` limits the rows that the transaction may change, because others write beside it.
+        ``process`` is the name of the process, which new jobs and attempts at steps record.
+        """
         self.connection = connection
+        self.fences = fences
         self.caches = caches if caches is not None else {}
+        self.process = process
         self.reads_cached = True
         """Whether this transaction has certainly changed no row of a cached table."""
-        self.driver = driver_connection(connection)
+        self.sqlite = connection.dialect.name == "sqlite"
+        self.driver: Driver = cast("Driver", connection.connection.dbapi_connection)
+        self.scoped = ScopedWrites(scope, cast("WaitingDriver", self.driver)) if scope is not None else None
         self.when_committed: list[Callable[[], None]] = []
         self._unwritten: dict[tuple[str, str], tuple[dict[str, Any], Callable[[dict[str, Any]], None]]] = {}
         self.known: dict[str, dict[object, Any]] = {}
@@ -52,6 +76,18 @@ class Link:
             values, write = self._unwritten.pop(key)
             write(values)
 
+    def require_alone(self) -> None:
+        """Raise ``ScopeTooNarrow`` if other transactions may write beside this one."""
+        if self.scoped is not None:
+            self.scoped.refuse("other rows than its own")
+
+    def write_shared(self, table: str, write: Callable[[], object], key: tuple[Any, ...] = ()) -> None:
+        """Call ``write``, which changes rows of several scopes; with a scope, only before the commit."""
+        if self.scoped is None:
+            write()
+        else:
+            self.scoped.write_last(table, write, key)
+
     def call_after_commit(self) -> None:
         """Make the calls that were registered to follow the commit."""
         for call in self.when_committed:
@@ -61,12 +97,17 @@ class Link:
     def session(self) -> Session:
         """The ORM session of this transaction; using it stops reads from caches, because objects may be changed."""
         self.reads_cached = False
-        return Session(self.connection, expire_on_commit=False, autoflush=False)
+        session = Session(self.connection, expire_on_commit=False, autoflush=False)
+        if self.scoped is not None:
+            self.scoped.check_session(session)
+        return session
 
     def flush_writes(self) -> None:
         """Write the collected values, and all new or changed objects of the session."""
         self.write_collected()
         self.flush_objects()
+        if self.scoped is not None:
+            self.scoped.flush()
 
     def flush_objects(self) -> None:
         if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
@@ -78,14 +119,32 @@ class Link:
     def open_savepoint(self) -> Iterator[None]:
         """Roll back the changes of the block if it raises."""
         self.flush_writes()
+        calls = len(self.when_committed)
         try:
             with self._open_savepoint():
-                yield
-                self.flush_writes()
+                try:
+                    yield
+                    self.flush_writes()
+                    self._send_deferred()  # An error must come while the savepoint can still be rolled back.
+                except BaseException:
+                    self._forget_deferred()
+                    raise
         except BaseException:  # This includes cancellations; every exception is raised again.
             self.known.clear()
             self._unwritten.clear()
+            del self.when_committed[calls:]
             raise
+
+    def _send_deferred(self) -> None:
+        if not self.sqlite:
+            cast("DeferringDriver", self.driver).send_deferred()
+
+    def _forget_deferred(self) -> None:
+        """Drop what was to be written later in a savepoint, which is rolled back."""
+        if self.scoped is not None:
+            self.scoped.forget_last()
+        if not self.sqlite:
+            cast("DeferringDriver", self.driver).forget_deferred()
 
     @contextmanager
     def _open_savepoint(self) -> Iterator[None]:
@@ -204,6 +263,8 @@ class Repository:
 
         ``prepared`` is the statement that changes the rows, None for any other kind of change.
         """
+        if self._link.scoped is not None and prepared is not None:
+            self._link.scoped.require(prepared.changed_table)
         if prepared is None or prepared.changed_table in STAMPED:
             self._link.reads_cached = False
         names = (self._noun, *self._also_changes)
@@ -213,11 +274,11 @@ class Repository:
 
     def _read_rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
         """Return the rows that a prepared statement reads, in the order of the statement."""
-        return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
+        return prepared.read_rows(self._link.driver, values)
 
     def _read_row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
-        first = prepared.run_statement(self._link.driver, values).fetchone()
-        return prepared.convert_rows((first,))[0] if first is not None else None
+        """Return the first row that a prepared statement reads, or None."""
+        return prepared.read_first_row(self._link.driver, values)
 
     def _has_row(self, prepared: PreparedStatement, **values: object) -> bool:
         return prepared.run_statement(self._link.driver, values).fetchone() is not None
@@ -230,17 +291,27 @@ class Repository:
     def _run_change(self, prepared: PreparedStatement, **values: object) -> int:
         """Run a prepared statement that changes rows; return how many rows it changed."""
         self._invalidate_cache(prepared)
-        return prepared.run_statement(self._link.driver, values).rowcount
+        changed: int = prepared.run_statement(self._link.driver, values).rowcount
+        return changed
+
+    def _write(self, prepared: PreparedStatement, **values: object) -> None:
+        """Run a prepared statement that changes rows, and of which no result is needed."""
+        self._invalidate_cache(prepared)
+        prepared.run_without_result(self._link.driver, values)
+
+    def _write_shared(self, prepared: PreparedStatement, key: tuple[Any, ...] = (), /, **values: object) -> None:
+        """Run a prepared statement that changes a row of several scopes; see ``ScopedWrites``."""
+        self._link.write_shared(prepared.changed_table, lambda: self._write(prepared, **values), key)
 
     def _run_returning(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
         """Run a prepared statement that changes rows; return its ``returning`` columns for each changed row."""
         self._invalidate_cache(prepared)
-        return prepared.convert_rows(prepared.run_statement(self._link.driver, values))
+        return prepared.read_rows(self._link.driver, values)
 
     def _insert_row(self, prepared: PreparedStatement, **values: object) -> int:
         """Run a prepared statement that adds a row; return the row's id."""
         self._invalidate_cache(prepared)
-        return prepared.run_statement(self._link.driver, values).lastrowid or 0
+        return prepared.insert_row(self._link.driver, values)
 
     def _add_row(self, row: Row) -> Row:
         """Write a new row without the ORM session and return it; a row without an id gets an id.
@@ -287,16 +358,18 @@ class Repository:
 
     def _read_highest_id(self, table: type[SQLModel]) -> int:
         """Return the highest id ever assigned or reserved in a table that does not reuse ids."""
-        sequence = "SELECT seq FROM sqlite_sequence WHERE name = ?"
-        row = self._link.driver.execute(sequence, (table.__tablename__,)).fetchone()
-        return int(row[0]) if row else 0
+        sql = _SQLITE_HIGHEST if self._link.sqlite else _POSTGRESQL_HIGHEST
+        row = self._link.driver.execute(sql, (table.__tablename__,)).fetchone()
+        return int(row[0] or 0) if row else 0
 
     def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
         """Give new rows of a table that does not reuse ids only ids above ``floor``; never lower the next id."""
         name, driver = table.__tablename__, self._link.driver
         if self._read_highest_id(table) >= floor:
             return
-        if not driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount:
+        if not self._link.sqlite:
+            driver.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", (name, floor))
+        elif not driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount:
             # Before the first row of a table, SQLite has no counter for its ids.
             driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
 
@@ -305,5 +378,7 @@ class Repository:
 
         Changes of rows and reads of columns use this method. It costs half as much as the session.
         """
+        if self._link.scoped is not None:
+            self._link.scoped.check_statement(statement)
         self._invalidate_cache()
         return self._link.connection.execute(statement, values)

@@ -3,15 +3,18 @@
 See docs/decisions.md: busy agents.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, insert, inspect, update
+from sqlalchemy import ColumnElement, Integer, and_, bindparam, case, func, insert, inspect, update
 from sqlalchemy import select as columns
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Mapped, aliased
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
@@ -31,7 +34,14 @@ from maestro.domain.precedence import (
     is_background_priority,
 )
 from maestro.store.engine.repository import Repository, read_once
-from maestro.store.engine.statements import CHANNEL_KEY, PreparedStatement, is_one_of, row_select
+from maestro.store.engine.statements import (
+    CHANNEL_KEY,
+    PreparedStatement,
+    is_in_list,
+    is_one_of,
+    row_select,
+    write_json_list,
+)
 
 HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
 
@@ -63,6 +73,25 @@ class ClaimedJob:
 def _recency_condition(moment: Mapped[Any]) -> ColumnElement[bool]:
     """Return the condition that a time lies between the oldest valid claim and now."""
     return moment.between(bindparam("abandoned_before"), bindparam("now"))
+
+
+class NextPosition(FunctionElement[int]):
+    """The position of a new job, which is last in its lane."""
+
+    type = Integer()
+    name = "next_position"
+    inherit_cache = True
+
+
+@compiles(NextPosition)
+def _next_position_of_sqlite(_element: NextPosition, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "(SELECT coalesce(max(queue.turn), 0) + 1 FROM queue)"
+
+
+@compiles(NextPosition, "postgresql")
+def _next_position_of_postgresql(_element: NextPosition, _compiler: SQLCompiler, **_options: Any) -> str:
+    # The highest position may be one that is not yet committed, or one of a release that does not use the sequence.
+    return "greatest(nextval('queue_turn_seq'), (SELECT coalesce(max(queue.turn), 0) + 1 FROM queue))"
 
 
 class Claims(Repository):
@@ -156,8 +185,18 @@ class Claims(Repository):
             or_(col(Job.status) == JobStatus.RUNNING, _CLAIMED_IN_TIME),
         )
     )
+    # PostgreSQL skips a job whose row another transaction changes now: it begins without this claim, or it ends.
     _CLAIM = PreparedStatement(
-        update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
+        update(Job)
+        .where(
+            col(Job.id).in_(
+                columns(col(_LEADING.id))
+                .where(is_in_list(col(_LEADING.id), "ids"), col(_LEADING.status) == JobStatus.PENDING)
+                .with_for_update(skip_locked=True)
+            )
+        )
+        .values(claimed_at=bindparam("now", type_=UtcDateTime), claimed_by=bindparam("owner"))
+        .returning(*inspect(Job).columns)
     )
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
@@ -165,7 +204,7 @@ class Claims(Repository):
     _ENTERED = PreparedStatement(
         insert(Job).values(
             {column.key: bindparam(column.key) for column in inspect(Job).columns if column.key != "turn"}
-            | {"turn": columns(func.coalesce(func.max(Job.turn), 0) + 1).scalar_subquery()}
+            | {"turn": NextPosition()}
         )
     )
     _WEIGHT = PreparedStatement(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
@@ -208,13 +247,13 @@ class Claims(Repository):
         if order.fair and crowded:
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
             found = self._list_candidates(self._CROWD, abandoned_before, **bounds)
-        claimed = []
-        for candidate in order.choose_jobs(found, limit, room):
-            self._run_change(self._CLAIM, job_id=candidate.id, now=self._now)
-            job = self._read_model_by(Job, id=candidate.id)
-            assert job is not None
-            claimed.append(ClaimedJob(job, candidate.precedence))
-        return claimed
+        chosen = order.choose_jobs(found, limit, room)
+        if not chosen:
+            return []
+        ids = write_json_list(one.id for one in chosen)
+        rows = self._run_returning(self._CLAIM, ids=ids, now=self._now, owner=order.owner)
+        claimed = {job.id: job for job in (self._CLAIM.convert_row(Job, row) for row in rows)}
+        return [ClaimedJob(claimed[one.id], one.precedence) for one in chosen if one.id in claimed]
 
     def add_job(self, **columns: object) -> Job:
         """Add a job with these columns at the end of its lane; return a read-only row without the position.
@@ -222,13 +261,19 @@ class Claims(Repository):
         This costs a tenth of adding the job as an object of the session.
         """
         job: Job = Job.__new__(Job)
-        job.__dict__.update({**self._NEW, **columns}, created_at=self._now)
-        self._insert_row(self._ENTERED, **job.__dict__)
+        job.__dict__.update({**self._NEW, **columns}, created_at=self._now, process=self._link.process)
+        self._write(self._ENTERED, **job.__dict__)
         return job
 
-    def forget_claims(self) -> None:
-        """Release all claims, as after a dispatcher died; if it still lives, starting a job twice does no harm."""
-        self._run_statement(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
+    def list_claim_owners(self) -> Sequence[str]:
+        """Return the processes whose dispatchers have claimed pending jobs; empty for a claim of no dispatcher."""
+        claimed = select(Job.claimed_by).where(Job.status == JobStatus.PENDING, col(Job.claimed_at).is_not(None))
+        return self._find_all(claimed.distinct())
+
+    def release_claims_of(self, owners: Collection[str]) -> None:
+        """Release the claims of processes that ended; if one still lives, starting a job twice does no harm."""
+        pending = update(Job).where(col(Job.status) == JobStatus.PENDING, col(Job.claimed_by).in_(list(owners)))
+        self._run_statement(pending.values(claimed_at=None))
 
     def release_claims(self, ids: Iterable[str]) -> None:
         """Release the claims of jobs that could not be started."""

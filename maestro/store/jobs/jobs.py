@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import ColumnElement, bindparam, case, func, inspect, literal, update
 from sqlalchemy.orm import aliased
@@ -13,14 +13,19 @@ from maestro.domain.errors import JobEnded, Stopped, WaitReason
 from maestro.domain.jobs.job import OPEN, Job, JobEnding, JobStatus, Wait
 from maestro.domain.messages import Address, LaneKey
 from maestro.store.engine.repository import read_once, require_found, with_values
-from maestro.store.engine.statements import PreparedStatement, is_one_of, row_update
-from maestro.store.jobs.claims import HOLDS_LANE, Claims
+from maestro.store.engine.scopes import JOB
+from maestro.store.engine.statements import DeferringDriver, PreparedStatement, is_one_of, row_update
+from maestro.store.jobs.claims import HOLDS_LANE, Claims, NextPosition
 
 MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
 """The reasons of waits that end when a model is available."""
 
 SPREAD = 10
 """The number of waiting jobs that resume within one cool-down of a failing provider."""
+
+
+_LOCK_LANE = """SELECT pg_advisory_xact_lock(hashtextextended('start:' || lane, 0))
+    FROM queue WHERE id = %s AND lane IS NOT NULL"""
 
 
 class JobStart(NamedTuple):
@@ -78,7 +83,7 @@ class Jobs(Claims):
             | dict.fromkeys(("waits_for", "waits_since", "wake_at"))
         )
     )
-    _LAST_TURN = PreparedStatement(select(func.max(Job.turn)))
+    _NEXT_TURN = PreparedStatement(select(NextPosition()))
     _HOLDER, _MERGED = aliased(Job), aliased(Job)
     _STARTED = PreparedStatement(
         update(Job)
@@ -104,7 +109,8 @@ class Jobs(Claims):
 
     def add(self, job: Job) -> Job:
         """Add a job; if it has a lane, it is last in that lane."""
-        job.created_at = self._now
+        self._link.require_alone()
+        job.created_at, job.process = self._now, self._link.process
         job.turn = self._compute_next_position()
         return self._save_objects(job)
 
@@ -123,6 +129,7 @@ class Jobs(Claims):
 
     def update_open(self, job_id: str, **values: object) -> None:
         """Update columns of an open job; raises ``Stopped`` after a stop request, ``JobEnded`` after the job's end."""
+        self._require_own(job_id)
         known = self._cached_values().get(("read", (job_id,)))
         its = {f"its_{name}": value for name, value in values.items()}
         if not self._run_change(_update_open(*values), its_id=job_id, **its):
@@ -151,6 +158,9 @@ class Jobs(Claims):
 
     def mark_started(self, job_id: str) -> JobStart | None:
         """Mark a pending job as running; while another job of its lane runs, change nothing and return None."""
+        if not self._link.sqlite:
+            # Two jobs of a lane that begin at once would both see a free lane; one would fail at the unique index.
+            cast("DeferringDriver", self._link.driver).defer(_LOCK_LANE, [job_id])
         for *row, has_merged in self._run_returning(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.convert_row(Job, row)
             self.cache_value(job)
@@ -159,6 +169,7 @@ class Jobs(Claims):
 
     def end_job(self, job_id: str, ending: JobEnding) -> bool:
         """End an open job, which releases its lane; return false if the job had already ended."""
+        self._require_own(job_id)
         its = {f"its_{name}": value for name, value in ending}
         return self._run_change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
 
@@ -176,19 +187,23 @@ class Jobs(Claims):
         self._session.add(job)
         return job
 
-    def restart_workflow(self, job: Job) -> None:
-        """Make an open job without a workflow pending again, at its old position in the lane."""
+    def restart_workflow(self, job: Job, *, counted: bool = True) -> None:
+        """Make an open job without a workflow pending again, at its old position in the lane.
+
+        ``counted`` says that this is a recovery from a fault.
+        """
         job.status = JobStatus.PENDING
         job.run += 1
-        job.recoveries += 1
+        job.recoveries += counted
         job.claimed_at = None
         self._session.add(job)
 
     def update_job(self, job_id: str, **values: object) -> None:
         """Update columns of a job."""
+        self._require_own(job_id)
         its = {f"its_{name}": value for name, value in values.items()}
         known = self._cached_values().get(("read", (job_id,)))
-        self._run_change(row_update(Job, *values), its_id=job_id, **its)
+        self._write(row_update(Job, *values), its_id=job_id, **its)
         if known is not None:
             self.cache_value(with_values(known, **values))
 
@@ -279,8 +294,13 @@ class Jobs(Claims):
             earlier = self.get(earlier).restarted_from
         return ancestors
 
+    def _require_own(self, job_id: str) -> None:
+        """Raise ``ScopeTooNarrow`` in a transaction whose scope does not include this job."""
+        if self._link.scoped is not None and self._link.scoped.scope != (JOB, job_id):
+            self._link.require_alone()
+
     def _compute_next_position(self) -> int:
-        return int(self._read_value(self._LAST_TURN) or 0) + 1
+        return int(self._read_value(self._NEXT_TURN))
 
     def _delay_later_jobs(self, job_id: str) -> None:
         """Delay the jobs behind a job in its lane that wait for a model, so that none resumes before it."""

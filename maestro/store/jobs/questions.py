@@ -145,7 +145,7 @@ class Questions(Repository):
 
     def cancel_open_questions(self, job_id: str) -> None:
         """Cancel the open questions of a job that has ended."""
-        self._run_change(self._CANCEL, of_job=job_id, at=self._now)
+        self._write(self._CANCEL, of_job=job_id, at=self._now)
 
     def list_question_page(
         self, statuses: Sequence[QuestionStatus], before: int | None, limit: int

@@ -265,7 +265,7 @@ class StepRecords(Repository):
         its end.
         """
         if history.has_running:
-            self._run_change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
+            self._write(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
         attempt = OwnAttempt(
             ref, history.last_attempt + 1, activity, run, history.tried, started_at=self._now, recorded=recorded
         )
@@ -326,11 +326,11 @@ class StepRecords(Repository):
         others = (past for step, past in self._read_cached_attempts(ref.job_id).items() if step != ref.step)
         if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
             return
-        self._run_change(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
+        self._write(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
 
     def interrupt_all(self, job_id: str) -> None:
         """Mark all running attempts of a job as interrupted."""
-        self._run_change(self._ALL, of_job=job_id, at=self._now)
+        self._write(self._ALL, of_job=job_id, at=self._now)
 
     def list_attempts_of_job(self, job_id: str) -> Sequence[JobStep]:
         """Return the attempts of a job in the order in which they were recorded."""
@@ -380,6 +380,7 @@ class StepRecords(Repository):
             "workflow_run": attempt.tried.workflow_run,
             "activity_attempt": attempt.tried.number,
             "state": state,
+            "process": self._link.process,
             "started_at": attempt.started_at,
             "finished_at": None,
             **dict.fromkeys(("result", "error", "detail"), ""),
@@ -394,4 +395,4 @@ class StepRecords(Repository):
     def _add_attempt_rows(self, rows: Mapping[str, dict[str, Any]]) -> None:
         """Add the rows of several attempts in one statement, which costs less than a statement for each."""
         values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
-        self._run_change(_insert_statement(len(rows)), **values)
+        self._write(_insert_statement(len(rows)), **values)

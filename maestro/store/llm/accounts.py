@@ -78,12 +78,13 @@ class Accounts(Repository):
         )
         .values(spent_usd=col(ModelAccount.spent_usd) + bindparam("cost"))
     )
-    _FORGIVE = PreparedStatement(
-        delete(AccountLimit).where(
-            col(AccountLimit.account_id) == bindparam("of_account"),
-            is_one_of(col(AccountLimit.model), (WHOLE_ACCOUNT, bindparam("of_model"))),
-            or_(col(AccountLimit.limited_at) > bindparam("at"), col(AccountLimit.limited_until) <= bindparam("at")),
-        )
+    _EXPIRED = delete(AccountLimit).where(
+        is_one_of(col(AccountLimit.model), (WHOLE_ACCOUNT, bindparam("of_model"))),
+        or_(col(AccountLimit.limited_at) > bindparam("at"), col(AccountLimit.limited_until) <= bindparam("at")),
+    )
+    _FORGIVE = PreparedStatement(_EXPIRED.where(col(AccountLimit.account_id) == bindparam("of_account")))
+    _FORGIVE_LATER = PreparedStatement(
+        _EXPIRED.where(col(AccountLimit.account_id) == select(ModelAccount.id).where(_OF_NAME).scalar_subquery())
     )
 
     def list_accounts(self) -> Sequence[ModelAccount]:
@@ -180,9 +181,12 @@ class Accounts(Repository):
 
         A cool-down that has not expired stays, because the call may have begun before the cool-down.
         """
-        for account_id, limited_until in self._run_returning(
-            self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now
-        ):
+        counted = {"of_name": name, "cost": cost_usd or 0.0, "at": self._now}
+        if self._link.scoped is not None:  # One round trip, and so a short lock, instead of a second one if needed
+            self._write_shared(self._COUNT, **counted)
+            self._write_shared(self._FORGIVE_LATER, of_name=name, of_model=model, at=self._now)
+            return
+        for account_id, limited_until in self._run_returning(self._COUNT, **counted):
             # None: the account had no cool-down since its last reset, so there is no row to delete.
             if limited_until is not None:
                 self._run_change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
@@ -190,7 +194,7 @@ class Accounts(Repository):
     def add_cost(self, key: CallKey, attempt: int, cost_usd: float) -> None:
         """Add the cost of a failed attempt to the account that the attempt used."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
-        self._run_change(self._SPEND, cost=cost_usd, **which)
+        self._write_shared(self._SPEND, cost=cost_usd, **which)
 
     def cool_down(
         self, name: str, model: str, requested_wait: timedelta | None, ladder: Sequence[timedelta]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import bindparam, case, delete, func, select, union_all, update
 from sqlmodel import col
@@ -57,6 +57,9 @@ _OF_JOB = ("agent_id", "client_id", "conversation_id")
 
 _PARTS = ("scope", "subject")
 
+Amounts: TypeAlias = Mapping[tuple[date, Scope], tuple[float, float]]
+"""US dollars to add to the spent and to the reserved amount of a scope on a day."""
+
 
 def _levels_by_scope(rows: Iterable[Sequence[Any]]) -> dict[Scope, SpendingLevel]:
     return {(scope, subject): SpendingLevel(spent, reserved) for scope, subject, spent, reserved in rows}
@@ -83,7 +86,9 @@ class UsageLog(Repository):
     def add_attempt(self, call: LLMCall, payer: Payer) -> CallCharge:
         """Store the usage row of an attempt at a model call, charged to a payer; return the charge."""
         values = {name: getattr(call, name) for name in _OF_CALL} | {name: getattr(payer, name) for name in _OF_JOB}
-        self._insert_row(row_insert(UsageRow), id=None, at=self._now, **values)
+        # The statistics of a day have a row for all calls with these values, which the database adds to.
+        row = tuple(str(values[name]) for name in ("agent_id", "client_id", "provider", "model", "account", "purpose"))
+        self._write_shared(row_insert(UsageRow), row, id=None, at=self._now, **values)
         return CallCharge(payer, call.cost_usd or 0.0)
 
     def list_usage_of_job(self, job_id: str) -> Sequence[UsageRow]:
@@ -191,7 +196,7 @@ class Budgets(Repository):
         """Reserve the estimated cost of a call, in place of any reservation that the call already has.
 
         Returns the first of the limits that was reached without this reservation, or None. If a limit is returned, the
-        caller has to release the reservation.
+        caller has to release the reservation. Make no other change in the transaction after this one.
         """
         reservation = Reservation(
             **key.model_dump(),
@@ -202,7 +207,8 @@ class Budgets(Repository):
         if not self._run_change(self._RESERVE, **vars(reservation)):
             self.release_reservation(key)
             self._add_row(reservation)
-        levels = self._add_amounts(self.today, payer.scopes, reserved_usd=amount_usd)
+        own = {(self.today, scope): (0.0, amount_usd) for scope in payer.scopes}
+        levels = _levels_by_scope(self._write_amounts_now(own))
         return exceeded_limit(
             limits,
             {scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()},
@@ -219,9 +225,10 @@ class Budgets(Repository):
         """
         reservations = [_reserved_amount(row) for row in self._run_returning(self._TAKE, **key_values(key))]
         for held in reservations:
-            self._add_amounts(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
+            self._add_amounts({(held.day, scope): (cost_usd, -held.amount_usd) for scope in held.scopes})
         if cost_usd and not reservations:
-            self._add_amounts(self.today, (payer or self._read_payer(key)).scopes, spent_usd=cost_usd)
+            scopes = (payer or self._read_payer(key)).scopes
+            self._add_amounts({(self.today, scope): (cost_usd, 0.0) for scope in scopes})
 
     def add_cost(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Count the cost of a failed attempt; the call's reservation stays for further attempts.
@@ -235,7 +242,7 @@ class Budgets(Repository):
         day, scopes = (
             (held.day, held.scopes) if held is not None else (self.today, (payer or self._read_payer(key)).scopes)
         )
-        self._add_amounts(day, scopes, spent_usd=cost_usd)
+        self._add_amounts({(day, scope): (cost_usd, 0.0) for scope in scopes})
 
     def release_all_of_job(self, job_id: str) -> None:
         """Release all reservations of a job that ends, such as reservations left by a crash."""
@@ -284,16 +291,36 @@ class Budgets(Repository):
     def _subtract_reserved(self, reservations: Iterable[tuple[Any, ...]]) -> None:
         """Subtract the amounts of deleted reservations from the reserved amounts of their scopes."""
         for held in map(_reserved_amount, reservations):
-            self._add_amounts(held.day, held.scopes, reserved_usd=-held.amount_usd)
+            self._add_amounts({(held.day, scope): (0.0, -held.amount_usd) for scope in held.scopes})
 
-    def _add_amounts(
-        self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
-    ) -> Mapping[Scope, SpendingLevel]:
-        """Add amounts to the spending of these scopes on a day; return the amounts after the change."""
-        values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
-        return _levels_by_scope(
-            self._run_returning(_spending_statement(len(scopes)), **values, **_scope_parameters(scopes))
-        )
+    def _add_amounts(self, amounts: Amounts) -> None:
+        """Add amounts to rows of spending; beside other writers, all such rows of a transaction are changed at once."""
+        scoped = self._link.scoped
+        if scoped is None:
+            statement, values = _spending_change(amounts)
+            self._run_returning(statement, **values)
+        else:
+            if not scoped.amounts:
+                scoped.write_last(Spending.__tablename__, self._write_amounts, ())
+            _add_up(scoped.amounts, amounts)
+
+    def _write_amounts(self) -> None:
+        scoped = self._link.scoped
+        if scoped is not None and scoped.amounts:
+            amounts, scoped.amounts = scoped.amounts, {}
+            statement, values = _spending_change(amounts)
+            self._write(statement, **values)
+
+    def _write_amounts_now(self, amounts: Amounts) -> list[tuple[Any, ...]]:
+        """Add amounts to rows of spending, with those of ``_add_amounts``; return the changed columns ``LEVEL``."""
+        scoped = self._link.scoped
+        if scoped is None:
+            statement, values = _spending_change(amounts)
+            return self._run_returning(statement, **values)
+        _add_up(scoped.amounts, amounts)
+        amounts, scoped.amounts = scoped.amounts, {}
+        statement, values = _spending_change(amounts)
+        return scoped.write_now(lambda: self._run_returning(statement, **values))
 
     def _read_levels(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
         return _levels_by_scope(
@@ -303,13 +330,10 @@ class Budgets(Repository):
 
 @cache
 def _spending_statement(count: int) -> PreparedStatement:
-    """Return the statement that adds amounts to ``count`` scopes (parameters ``scope_0``, ``subject_0`` and so on)."""
+    """Return the statement that adds amounts to ``count`` rows (parameters ``scope_0``, ``subject_0`` and so on)."""
     new = insert(Spending)
     reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
-    names = [
-        {name: f"{name}_{place}" if name in _PARTS else name for name in Spending.model_fields}
-        for place in range(count)
-    ]
+    names = [{name: f"{name}_{place}" for name in Spending.model_fields} for place in range(count)]
     # SQLAlchemy sets the parameter types of the first row only, so the types of all rows are set here.
     types = {name: getattr(Spending, name).type for name in Spending.model_fields}
     rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
@@ -324,6 +348,21 @@ def _spending_statement(count: int) -> PreparedStatement:
         )
         .returning(*Budgets.LEVEL)
     )
+
+
+def _spending_change(amounts: Amounts) -> tuple[PreparedStatement, dict[str, object]]:
+    """Return the statement that adds amounts, and its parameters; rows are in one order, in which they are locked."""
+    values: dict[str, object] = {}
+    for place, ((day, (scope, subject)), (spent, reserved)) in enumerate(sorted(amounts.items())):
+        row = {"day": day, "scope": scope, "subject": subject, "spent_usd": spent, "reserved_usd": reserved}
+        values |= {f"{name}_{place}": value for name, value in row.items()}
+    return _spending_statement(len(amounts)), values
+
+
+def _add_up(sums: dict[tuple[Any, ...], tuple[float, float]], amounts: Amounts) -> None:
+    for row, (spent, reserved) in amounts.items():
+        before = sums.get(row, (0.0, 0.0))
+        sums[row] = before[0] + spent, before[1] + reserved
 
 
 @cache

@@ -16,7 +16,7 @@ from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.engine.repository import LazyRepository, Repository, read_once, require_found
-from maestro.store.engine.statements import PreparedStatement, is_in_list, write_json_list
+from maestro.store.engine.statements import PreparedStatement, is_in_list, row_insert, write_json_list
 from maestro.store.jobs.related import ModelCallers
 from maestro.store.jobs.steps import StepRecords, current_recorded_attempt
 from maestro.store.llm.accounts import Accounts
@@ -137,18 +137,17 @@ class Calls(Repository):
         if last is not None and last.state is CallState.SENT:
             self.record_interruption(key, last.attempt)
         attempt = last.attempt + 1 if last is not None else 1
-        self._add_row(
-            LLMCall(
-                **key.model_dump(),
-                **asdict(estimate),
-                attempt=attempt,
-                state=CallState.SENT,
-                request=request,
-                chat_after=told[0],
-                chat_upto=told[1],
-                started_at=self._now,
-            )
+        row = LLMCall(
+            **key.model_dump(),
+            **asdict(estimate),
+            attempt=attempt,
+            state=CallState.SENT,
+            request=request,
+            chat_after=told[0],
+            chat_upto=told[1],
+            started_at=self._now,
         )
+        self._write(row_insert(LLMCall), **vars(row))
         return attempt
 
     def find_interrupted_request(self, key: CallKey) -> str | None:

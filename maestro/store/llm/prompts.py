@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, null, union_all
+from sqlalchemy import LargeBinary, bindparam, cast, null, union_all
 from sqlmodel import col, select
 
 from maestro.domain.context.composition import Composition
@@ -47,13 +47,15 @@ _as_json = json.JSONEncoder(separators=(",", ":")).encode
 class Prompts(Repository):
     """Queries for the prompts of jobs, and for the texts of prompts and requests."""
 
-    _KEEP = PreparedStatement(insert(PromptPart))
+    _KEEP = PreparedStatement(insert(PromptPart).on_conflict_do_nothing())
     _ADD = PreparedStatement(insert(Prompt))
     _ARE_KEPT = PreparedStatement(select(PromptPart.digest).where(is_in_list(col(PromptPart.digest), "digests")))
     _TEXT = PreparedStatement(select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest")))
     _TEXTS = PreparedStatement(
         union_all(
-            select(Message.id, col(Message.content), null(), null()).where(is_in_list(col(Message.id), "ids")),
+            select(Message.id, col(Message.content), null(), cast(null(), LargeBinary)).where(
+                is_in_list(col(Message.id), "ids")
+            ),
             select(ArchivedMessage.id, col(ArchivedMessage.content), null(), null()).where(
                 is_in_list(col(ArchivedMessage.id), "ids")
             ),
@@ -126,9 +128,10 @@ class Prompts(Repository):
             stored_digests = frozenset(
                 digest for (digest,) in self._read_rows(self._ARE_KEPT, digests=write_json_list(texts.raw))
             )
-        for digest, raw in texts.raw.items():
+        # Another job may store the same texts now; in one order, neither waits for a text of the other.
+        for digest, raw in sorted(texts.raw.items()):
             if digest not in stored_digests:
-                self._run_change(self._KEEP, digest=digest, body=_compressed(raw))
+                self._write(self._KEEP, digest=digest, body=_compressed(raw))
 
     def _read_texts(self, turns: Sequence[StoredTurn]) -> "PromptTexts":
         """Return the texts to which the messages of a prompt refer; raises ``NotFound`` for a deleted message."""
@@ -266,6 +269,8 @@ class ModelRequests(Repository):
             raise NotFound(f"job {job_id} has no model call {call_id}; `maestro jobs show {job_id}` shows its calls")
         if job.erased:
             raise NotFound(f"the requests of job {job_id} were deleted with its conversation")
+        if job.calls_deleted:
+            raise NotFound(f"the requests of job {job_id} were deleted because of their age (retention.callsDays)")
         prompts = Prompts(self._link, self._now)
         request = StoredRequest.model_validate_json(prompts.read_text(call.request))
         return RecordedCall(

@@ -7,7 +7,7 @@ rows, because daily sums of so many conversations and jobs would be too large.
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, String, and_, case, cast, func, or_, select, type_coerce
+from sqlalchemy import ColumnElement, Select, String, and_, case, cast, func, literal_column, or_, select, type_coerce
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
@@ -59,7 +59,7 @@ def select_parts(by: UsageBy, period: Period, scope: UsageScope) -> Query:
     """
     # SQLite can use the index of days when it sorts by columns of the table instead of by the computed key.
     columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
-    query = filter_usage(select(col(UsageDay.day), sum_key(by), *total_columns()), by, period, scope)
+    query = filter_usage(select(col(UsageDay.day), func.max(sum_key(by)), *total_columns()), by, period, scope)
     return query.group_by(*columns).order_by(*columns)
 
 
@@ -96,17 +96,22 @@ def _scope_conditions(table: Any, scope: UsageScope) -> Iterator[ColumnElement[b
 def sum_key(by: UsageBy) -> Any:
     match by:
         case UsageBy.AGENT:
-            return func.coalesce(col(Agent.slug), "")
+            return func.coalesce(col(Agent.slug), empty_text())
         case UsageBy.CLIENT:
-            return func.coalesce(col(Client.name), "")
+            return func.coalesce(col(Client.name), empty_text())
         case UsageBy.MODEL:
             return col(UsageDay.provider) + "/" + col(UsageDay.model)
         case UsageBy.JOB:
             return col(UsageRow.job_id)
         case UsageBy.CONVERSATION:
-            return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
+            return func.coalesce(cast(col(UsageRow.conversation_id), String), empty_text())
         case _:
             return getattr(UsageDay, by)
+
+
+def empty_text() -> ColumnElement[str]:
+    """Return the empty text as a constant: PostgreSQL takes two parameters with the same value for different keys."""
+    return literal_column("''", String)
 
 
 def total_columns() -> tuple[ColumnElement[Any], ...]:

@@ -36,7 +36,8 @@ class MemoryEdits(Memory):
         """
         words, conditions = search_terms(fact_filter.q or ""), tuple(_filter_conditions(fact_filter))
         if words:
-            return self._find_all(facts_with_words(words, agent.id or 0).where(*conditions).limit(limit)), None
+            query = facts_with_words(words, agent.id or 0, sqlite=self._link.sqlite)
+            return self._find_all(query.where(*conditions).limit(limit)), None
         facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
         if after is not None:
             facts = facts.where(col(MemoryFact.id) < after)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import (
     ColumnElement,
+    Float,
+    Integer,
     bindparam,
     column,
     delete,
     func,
-    literal_column,
-    table,
     text,
     true,
     tuple_,
@@ -57,27 +57,58 @@ MOST_STICKY = 200
 """The most sticky facts that are read for a prompt, because a model may store thousands of them."""
 
 
-def facts_with_words(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
+def facts_with_words(words: Sequence[str], agent_id: int, *, sqlite: bool) -> SelectOfScalar[MemoryFact]:
     """Return the query for an agent's facts that contain any of these words, best match first."""
-    # ``bm25`` is lower for a better match; the weight 0 excludes the agent's column from the rank.
-    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)
-    index = table(INDEX, column("rowid"))
+    matches = _SQLITE_MATCHES if sqlite else _POSTGRESQL_MATCHES
+    terms = _fts5_terms(words, agent_id) if sqlite else _tsquery_terms(words)
+    found = text(matches).bindparams(terms=terms).columns(column("id", Integer), column("rank", Float)).subquery()
     return (
         select(MemoryFact)
-        .join(index, index.c.rowid == col(MemoryFact.id))
-        .where(text(f"{INDEX} MATCH :match").bindparams(match=_match_expression(words, agent_id)))
-        .order_by(rank * (1 + col(MemoryFact.confidence)), col(MemoryFact.confidence).desc(), col(MemoryFact.id).desc())
+        .join(found, found.c.id == col(MemoryFact.id))
+        .where(MemoryFact.agent_id == agent_id)
+        .order_by(
+            found.c.rank * (1 + col(MemoryFact.confidence)),
+            col(MemoryFact.confidence).desc(),
+            col(MemoryFact.id).desc(),
+        )
     )
 
 
-def _match_expression(words: Sequence[str], agent_id: int) -> str:
-    """Return an FTS5 MATCH expression for words, each in quotes, so that FTS5 reads no word as syntax."""
-    terms: list[str] = []
-    for word in words:
-        quoted = '"' + word.replace('"', '""') + '"'
-        begins = len(word) >= (SHORTEST_BEGINNING if word.isascii() else SHORTEST_BEGINNING - 1)
-        terms += (quoted, f"{quoted}*") if begins and " " not in word else (quoted,)
-    return f'agent_id : "{agent_id}" AND words : ({" OR ".join(terms)})'
+# ``bm25`` is smaller for a better match; the weight 0 leaves the agent's column out of the rank.
+_SQLITE_MATCHES = """
+SELECT rowid AS id, bm25(memory_index, 0.0, 1.0) AS rank FROM memory_index WHERE memory_index MATCH :terms
+"""
+_POSTGRESQL_MATCHES = """
+SELECT id, -ts_rank(array_to_tsvector(string_to_array(words, ' ')), CAST(:terms AS tsquery)) AS rank FROM memory_facts
+WHERE array_to_tsvector(string_to_array(words, ' ')) @@ CAST(:terms AS tsquery)
+"""
+
+
+def _fts5_terms(words: Sequence[str], agent_id: int) -> str:
+    """Return an FTS5 MATCH expression for words, each in quotes, so that none counts as syntax."""
+    terms = " OR ".join(term for word in words for term in _fts5_word(word))
+    return f'agent_id : "{agent_id}" AND words : ({terms})'
+
+
+def _fts5_word(word: str) -> Sequence[str]:
+    quoted = f'"{index_text(word)}"'
+    return (quoted, f"{quoted}*") if _may_begin(word) else (quoted,)
+
+
+def _tsquery_terms(words: Sequence[str]) -> str:
+    """Return words as a ``tsquery``, with each word quoted; a term of two characters matches both in any order."""
+    indexed = [[part.replace("\\", "").replace("'", "''") for part in index_text(word).split()] for word in words]
+    terms = (
+        " & ".join(f"'{part}':*" if _may_begin(word) else f"'{part}'" for part in parts)
+        for word, parts in zip(words, indexed, strict=True)
+        if parts
+    )
+    return " | ".join(f"({term})" for term in terms)
+
+
+def _may_begin(word: str) -> bool:
+    """Return whether a search term also matches words that begin with it."""
+    return " " not in word and len(word) >= (SHORTEST_BEGINNING if word.isascii() else SHORTEST_BEGINNING - 1)
 
 
 class States(Repository):
@@ -273,13 +304,18 @@ class Memory(States):
         if not words:
             return self._load_facts([fact.id for fact in self.find_best_facts(agent_id, limit, memory_scope)[:limit]])
         seen = col(MemoryFact.place).in_({"", memory_scope})
-        return self._find_all(facts_with_words(words, agent_id).where(seen).limit(limit))
+        return self._find_all(facts_with_words(words, agent_id, sqlite=self._link.sqlite).where(seen).limit(limit))
 
     def record_use(self, facts: Sequence[RecalledFact]) -> None:
         """Record that a prompt used these facts, except facts with a recent use on record."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:
-            self._run_change(self._TOLD, ids=write_json_list(uncounted), at=self._now)
+            self._link.write_shared(MemoryFact.__tablename__, lambda: self._write_use(sorted(uncounted)))
+
+    def _write_use(self, ids: Sequence[int]) -> None:
+        """Record the use of facts; beside other writers, rows are locked in the order of their ids."""
+        for some in [ids] if self._link.scoped is None else [[number] for number in ids]:
+            self._write(self._TOLD, ids=write_json_list(some), at=self._now)
 
     def find_repeated(
         self, agent_id: int, fact: Fact, memory_scope: str, excluded_id: int | None = None

@@ -66,6 +66,19 @@ class OpenJobs(NamedTuple):
     oldest_pending: datetime | None
 
 
+class PendingJobs(NamedTuple):
+    """The pending jobs of one kind: all, and those whose workflow waits for a worker, with the oldest of each.
+
+    ``since`` is the creation of the oldest job that was never started, ``ready_since`` the oldest claim.
+    """
+
+    kind: JobKind
+    total: int
+    since: datetime | None
+    ready: int
+    ready_since: datetime | None
+
+
 class EndedJob(NamedTuple):
     """The end of a job; ``error`` is a class name, ``took`` the time since the job's creation, with all waits."""
 
@@ -121,6 +134,13 @@ class MonitoringFigures(Repository):
             .limit(1)
         ).first()
         return OpenJobs({turn: status for turn, status in rows if turn is not None}, oldest)
+
+    def count_pending_by_kind(self) -> Sequence[PendingJobs]:
+        """Return the pending jobs of each kind that has any."""
+        created = case((col(Job.run) == 1, col(Job.created_at)))
+        figures = (func.count(), func.min(created), func.count(col(Job.claimed_at)), func.min(col(Job.claimed_at)))
+        query = select(col(Job.kind), *figures).where(col(Job.status) == JobStatus.PENDING).group_by(col(Job.kind))
+        return [PendingJobs(*row) for row in self._session.execute(query)]
 
     def count_jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
         """Return the number of jobs and of failed jobs since a time, by agent id, without what-if jobs."""

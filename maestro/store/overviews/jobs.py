@@ -189,7 +189,7 @@ class JobCounts(Repository):
         )
         kind = (each.c.error, each.c.step, each.c.reason, each.c.agent_id)
         groups = (
-            select(each.c.error, each.c.step, each.c.reason, Agent.slug)
+            select(each.c.error, each.c.step, each.c.reason, func.max(Agent.slug))
             .add_columns(func.count(), func.min(each.c.completed_at), func.max(each.c.completed_at))
             .add_columns(func.max(each.c.id))
             .outerjoin_from(each, Agent, col(Agent.id) == each.c.agent_id)

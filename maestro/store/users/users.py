@@ -273,7 +273,7 @@ class WebUsers(Repository):
         """Record that a connector received an event now, and the age ``lag`` of that event."""
         status = _starting_status(platform, account, self._now)
         status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
-        self._run_change(self._EVENT, **vars(status))
+        self._write_shared(self._EVENT, (platform, account), **vars(status))
 
     def find_status(self, platform: str, account: str) -> ConnectorStatus:
         """Return the state that a connector last reported; before the first report, the state is starting."""

@@ -8,7 +8,7 @@ import pytest
 from fastapi.routing import APIRouter
 
 from api.guards import COOKIE, CSRF_HEADER, RouteGuard
-from api.parts import AgentChat
+from api.parts import AgentChat, PayloadCoding
 from tests.support.api_client import BASIC, PASSWORD, VIEWER, VIEWER_PASSWORD, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import chat_of
@@ -19,6 +19,7 @@ OPEN = {"GET /healthz", "GET /login", "POST /login", "GET /static/{path:path}"}
 OTHERS = {"POST /hooks/{path}": RouteGuard.SIGNATURE, "POST /mcp": RouteGuard.BEARER}
 """What is for programs outside, who have no password."""
 HARMLESS = {
+    "POST /api/codec/decode",
     "POST /api/schedules/preview",
     "POST /schedules/preview",
     "POST /api/skills/try",
@@ -35,7 +36,8 @@ class Doors:
     """An app with everything that an app can have, and every way into it."""
 
     def __init__(self, rows: JobRows) -> None:
-        self.app = app_of(rows, chat=AgentChat(chat_of(rows.store)))
+        nothing = PayloadCoding(lambda payloads: payloads, lambda payloads: payloads, "default")
+        self.app = app_of(rows, chat=AgentChat(chat_of(rows.store)), payloads=nothing)
         self.ways = tuple(ways(self.app))
         self._clock = rows.clock
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from api.dashboard.pages import not_modified, render
 from api.guards import Parts, PasswordRoute
 from tests.support.api_client import BASIC, PASSWORD, VIEWER, app_of, client
+from tests.support.fresh_store import sqlite_of
 from tests.support.job_rows import JobRows
 
 PAGE = "/watched"
@@ -75,7 +76,7 @@ async def looks(http: httpx.AsyncClient, seen: str, path: str = PAGE, **options:
 async def test_nothing_new_is_a_304_that_reads_no_table(rows: JobRows, http: httpx.AsyncClient) -> None:
     seen = await tag(http)
     begun: list[object] = []
-    for engine in (rows.store._readers, rows.store._writer.engine):
+    for engine in (sqlite_of(rows.store)._readers, sqlite_of(rows.store)._writer.engine):
         event.listen(engine, "begin", begun.append)
     assert await looks(http, seen) == 304
     assert not begun

@@ -17,7 +17,7 @@ LIMIT = "chat.limits.maxMessageChars"
 ROW = re.compile(r'<tr id="([\w.]+)"')
 NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
 VIEWER = ("viewer", "only for looking at it all")
-MOST_BYTES = 75_000
+MOST_BYTES = 80_000
 """What the style sheets and scripts, 70 kB, leave of the 150 kB that a page may weigh."""
 
 

@@ -121,8 +121,8 @@ def litellm_has_one_door(source: Source) -> Iterator[Finding]:
 
 
 def sql_has_one_dialect(source: Source) -> Iterator[Finding]:
-    """Only the module that prepares statements knows which database there is: a second one is put under it there."""
-    if source.is_in("maestro/store/engine/statements.py"):
+    """Only the modules that prepare and translate statements import dialects of SQL."""
+    if source.path in ("maestro/store/engine/statements.py", "maestro/store/engine/postgresql.py"):
         return
     for node in source.walk(ast.ImportFrom):
         names = {alias.name for alias in node.names}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import StoreDamaged
-from maestro.store.engine.database import RESCUE
+from maestro.store.engine.sqlite import RESCUE
 from tests.support.api_client import app_of, client
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro

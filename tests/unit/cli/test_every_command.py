@@ -92,6 +92,7 @@ def test_a_missing_argument_ends_with_2(capsys: pytest.CaptureFixture[str]) -> N
 
 
 SAMPLE_ARGUMENTS: Mapping[Words, Sequence[str]] = {
+    ("backup",): ["copy.tar.gz", "--without-keys"],
     ("chat",): ["hello"],
     ("connectors", "add"): ["discord"],
     ("schedules", "add"): ["cron", "--agent", "ada", "--when", "every 1h", "--channel", "here", "--prompt", "Look."],

@@ -11,11 +11,20 @@ import pytest
 
 from maestro.cli.installation import outcome_sentence
 from maestro.cli.main import run
+from maestro.installation import storage
 from maestro.installation.data_folder import DataFolder
-from maestro.installation.storage import Migration, MigrationOutcome, migrate, open_existing_store
+from maestro.installation.storage import (
+    Migration,
+    MigrationOutcome,
+    contract_lock,
+    hold_contract,
+    migrate,
+    open_existing_store,
+)
 from maestro.settings import Settings
 from maestro.store import store as store_module
 from maestro.store.engine import schema
+from maestro.store.engine.schema import FIRST_CONTRACT
 from tests.support.forking import FORKING
 from tests.support.next_release import next_release
 
@@ -38,6 +47,15 @@ def earlier(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "data").mkdir()
     schema.upgrade_database(tmp_path / "data" / "maestro.db")
     with next_release(tmp_path):
+        yield FIRST
+
+
+@pytest.fixture
+def contracted(tmp_path: Path) -> Iterator[str]:
+    """Do so as a release that removes what this one uses."""
+    (tmp_path / "data").mkdir()
+    schema.upgrade_database(tmp_path / "data" / "maestro.db")
+    with next_release(tmp_path, contracts=True):
         yield FIRST
 
 
@@ -71,7 +89,7 @@ def test_it_enters_the_configured_agents(tmp_path: Path) -> None:
 
 
 def test_an_upgrade_names_both_schemas() -> None:
-    done = Migration(outcome=MigrationOutcome.UPGRADED, database=Path("maestro.db"), before="0001", after="0002")
+    done = Migration(outcome=MigrationOutcome.UPGRADED, database="maestro.db", before="0001", after="0002")
     assert outcome_sentence(done) == "Brought the database maestro.db from schema 0001 to 0002."
 
 
@@ -89,10 +107,25 @@ def test_it_leaves_a_folder_alone_that_another_has_for_itself(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_processes_of_an_earlier_release_must_end_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with DataFolder(tmp_path / "data", shared=True):
-        assert run(["migrate"]) == 1
-    assert "Stop that Maestro first" in capsys.readouterr().err
+def test_it_expands_the_tables_beside_processes_of_this_release(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"dataDir": tmp_path / "data"})
+    with DataFolder(tmp_path / "data", shared=True), hold_contract(settings):
+        assert migrate(settings).outcome is MigrationOutcome.UPGRADED
+
+
+def test_processes_of_an_earlier_contract_must_end_before_it_contracts_the_tables(
+    contracted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "WAIT_SECONDS", 0)
+    settings = Settings.model_validate({"dataDir": tmp_path / "data"})
+    lock = contract_lock(settings, FIRST_CONTRACT)
+    assert lock.take_lock(shared=True)
+    assert run(["migrate"]) == 1
+    assert "a process of that version is running. End it" in capsys.readouterr().err
+    assert schema.read_revision(settings.database) == contracted
+    lock.release_lock()
+    with DataFolder(tmp_path / "data", shared=True), hold_contract(settings):
+        assert migrate(settings).outcome is MigrationOutcome.UPGRADED
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,11 +165,16 @@ def test_processes_that_start_together_on_an_empty_or_older_folder_all_succeed(t
             assert migrate(Settings.model_validate({"dataDir": folder})).outcome is MigrationOutcome.UNCHANGED
 
 
-def test_a_worker_does_not_change_tables_under_an_older_process(
-    earlier: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_worker_does_not_contract_tables_under_an_older_process(
+    contracted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAESTRO_TEMPORAL_ADDRESS", "localhost:1")
+    monkeypatch.setattr(storage, "WAIT_SECONDS", 0)
+    settings = Settings.model_validate({"dataDir": tmp_path / "data"})
     with DataFolder(tmp_path / "data", shared=True):
+        lock = contract_lock(settings, FIRST_CONTRACT)
+        assert lock.take_lock(shared=True)
         assert run(["worker"]) == 1
-    assert "is in use by another Maestro" in capsys.readouterr().err
-    assert schema.read_revision(tmp_path / "data" / "maestro.db") == earlier
+        lock.release_lock()
+    assert "removes or changes what an earlier version of Maestro uses" in capsys.readouterr().err
+    assert schema.read_revision(settings.database) == contracted

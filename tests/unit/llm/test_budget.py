@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -23,9 +24,9 @@ from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import RESERVED_WAIT, Budget, Recorder
-from maestro.llm.middleware.replay import AnswerSpool
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
+from tests.support.answer_spool import answer_spool
 from tests.support.job_rows import Clock, JobRows
 from tests.support.llm_accounts import reader
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
@@ -68,7 +69,7 @@ def guarded(store: Store, model: LLMClient, budgets: BudgetSettings) -> Budget:
     """Return a model behind its budgets, with the recorder that settles."""
     estimates = Estimates(Accounts([Account("anthropic", "anthropic", "dear")]), PRICES.get)
     return Budget(
-        Recorder(model, store, estimates, AnswerSpool(store)), reader(store, budgets=budgets), store, estimates
+        Recorder(model, store, estimates, answer_spool(store)), reader(store, budgets=budgets), store, estimates
     )
 
 
@@ -230,9 +231,9 @@ class Noted(Store):
         self.__dict__.update(vars(store))
         self._changes = changes
 
-    def begin(self):  # type: ignore[no-untyped-def]
+    def begin(self, **scope: Any):  # type: ignore[no-untyped-def]
         self._changes.append("begin")
-        return super().begin()
+        return super().begin(**scope)
 
 
 # The cheaper model

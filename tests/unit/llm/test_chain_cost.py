@@ -29,6 +29,7 @@ from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.fresh_store import path_of
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import book, row
 from tests.support.llm_fakes import Scripted
@@ -72,19 +73,19 @@ class CountingStore(Store):
     rival: Callable[[Transaction], None] | None = None
 
     @contextmanager
-    def view(self) -> Iterator[Transaction]:
+    def view(self, **options: bool) -> Iterator[Transaction]:
         self.costs.views += 1
-        with super().view() as tx:
+        with super().view(**options) as tx:
             yield tx
 
     @contextmanager
-    def begin(self) -> Iterator[Transaction]:
+    def begin(self, **scope: Any) -> Iterator[Transaction]:
         self.costs.writes += 1
         rival, self.rival = self.rival, None
         if rival is not None:
             with super().begin() as tx:
                 rival(tx)
-        with super().begin() as tx:
+        with super().begin(**scope) as tx:
             yield tx
 
 
@@ -110,7 +111,7 @@ class Process:
 
     def chain(self, model: LLMClient, **budgets: object) -> ReplayGuard:
         """Return the whole chain around a model; must be called on the event loop."""
-        folder = self.store.path.parent
+        folder = path_of(self.store).parent
         live = LiveSettings.from_fixed(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
         accounts = book(self.store, [row("claude"), row("gpt")])
         models = Models(model, _ready, accounts, ModelTable(), LiteLLMLibrary(lambda: 0), False, "", _closed)

@@ -15,7 +15,6 @@ from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.accounts import Estimates, free_tokens
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import AnswerSpool
 from maestro.llm.middleware.request_changes import (
     CacheMarkers,
     ChatFeed,
@@ -24,6 +23,7 @@ from maestro.llm.middleware.request_changes import (
     advance_chat_cursor,
 )
 from maestro.llm.protocols import Account, LLMClient, chain_middleware
+from tests.support.answer_spool import answer_spool
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import reader
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
@@ -50,7 +50,7 @@ def chatting(rows: JobRows, model: LLMClient) -> LLMClient:
         lambda inner: RequestChanges(
             inner, CacheMarkers(DIRECTORY, lambda: True), ChatFeed(reader(rows.store), DIRECTORY, WINDOWS.__getitem__)
         ),
-        lambda inner: Recorder(inner, rows.store, ESTIMATES, AnswerSpool(rows.store, advance_chat_cursor)),
+        lambda inner: Recorder(inner, rows.store, ESTIMATES, answer_spool(rows.store, advance_chat_cursor)),
     )
 
 

@@ -113,7 +113,7 @@ async def test_a_store_that_is_busy_costs_the_answer_nothing(
     tried = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def busy() -> None:
+    def busy(**_scope: str) -> None:
         loop.call_soon_threadsafe(tried.set)
         raise StoreBusy("somebody else writes")
 

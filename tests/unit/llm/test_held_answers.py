@@ -13,10 +13,12 @@ from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import FOLDER, AnswerSpool, ReplayGuard, SpooledAnswer
+from maestro.llm.middleware.replay import FOLDER, ReplayGuard, SpooledAnswer
 from maestro.llm.protocols import Account
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.answer_spool import answer_spool
+from tests.support.fresh_store import path_of
 from tests.support.instance import until
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import replay_guard
@@ -43,7 +45,7 @@ class Process:
     def client(self, model: Held | Scripted) -> ReplayGuard:
         """Return the part of the chain that holds answers."""
         return replay_guard(
-            self.store, Recorder(model, self.store, ESTIMATES, AnswerSpool(self.store, self.keep)), self.keep
+            self.store, Recorder(model, self.store, ESTIMATES, answer_spool(self.store, self.keep)), self.keep
         )
 
     def calls(self, request: LLMRequest) -> list[LLMCall]:
@@ -51,7 +53,7 @@ class Process:
             return list(tx.llm.calls.list_calls_of_job(request.key.job_id))
 
     def files(self) -> list[Path]:
-        return sorted(self.store.path.with_name(FOLDER).glob("*"))
+        return sorted(path_of(self.store).with_name(FOLDER).glob("*"))
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ async def answered_while_locked(process: Process, request: LLMRequest) -> AsyncI
     model = Held()
     call = asyncio.create_task(process.client(model).complete(request))
     await until(lambda: model.open > 0)
-    with locked(process.store.path):
+    with locked(path_of(process.store)):
         model.end(0, ANSWER)
         await until(lambda: any(file.suffix == ".json" for file in process.files()))
         yield call
@@ -138,7 +140,7 @@ async def test_an_answer_that_is_committed_while_its_request_is_read_is_not_boug
     client = process.client(nobody)
     with client.open_view() as view:
         assert view.tx.llm.calls.find_answer(request_.key) is None
-        await asyncio.to_thread(AnswerSpool(process.store, process.keep).commit_files)
+        await asyncio.to_thread(answer_spool(process.store, process.keep).commit_files)
         request = view.add_snapshot(request_)
     assert await client.complete(request) == ANSWER
     assert nobody.asked == []
@@ -157,11 +159,11 @@ async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_o
 ) -> None:
     file = await killed_while_locked(process, request_)
     content = file.read_bytes()
-    AnswerSpool(process.store, process.keep).commit_files()
+    answer_spool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
         spent = tx.llm.usage.list_usage_of_job(request_.key.job_id)
     file.write_bytes(content)
-    AnswerSpool(process.store, process.keep).commit_files()
+    answer_spool(process.store, process.keep).commit_files()
     with process.store.view() as tx:
         assert tx.llm.usage.list_usage_of_job(request_.key.job_id) == spent
     assert process.kept == [request_.key.job_id]
@@ -172,8 +174,8 @@ async def test_an_answer_that_another_process_committed_from_its_file_counts_onc
     process: Process, request_: LLMRequest
 ) -> None:
     held = SpooledAnswer.model_validate_json((await killed_while_locked(process, request_)).read_bytes())
-    AnswerSpool(process.store, process.keep).commit_files()
-    await AnswerSpool(process.store, process.keep).commit_answer(held.attempt, held.request, held.response)
+    answer_spool(process.store, process.keep).commit_files()
+    await answer_spool(process.store, process.keep).commit_answer(held.attempt, held.request, held.response)
     assert process.kept == [request_.key.job_id]
 
 
@@ -181,7 +183,7 @@ async def test_an_answer_whose_job_was_ended_meanwhile_is_in_the_books(process: 
     await killed_while_locked(process, request_)
     with process.store.begin() as tx:
         tx.llm.calls.close_calls(request_.key.job_id)
-    AnswerSpool(process.store).commit_files()
+    answer_spool(process.store).commit_files()
     (call,) = process.calls(request_)
     assert (call.state, call.cost_usd) == ("answered", 0.5)
 
@@ -194,7 +196,7 @@ async def test_an_answer_to_a_call_that_a_restored_backup_does_not_know_is_dropp
     key = CallKey(job_id="message-unknown", number=1)
     unknown = held.model_copy(update={"request": held.request.model_copy(update={"key": key})})
     file.write_text(unknown.model_dump_json())
-    AnswerSpool(process.store, process.keep).commit_files()
+    answer_spool(process.store, process.keep).commit_files()
     assert process.kept == []
     assert [call.state for call in process.calls(request_)] == ["sent"]
 

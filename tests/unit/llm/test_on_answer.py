@@ -11,12 +11,15 @@ from structlog.testing import capture_logs
 from maestro.domain.agents.agent import Agent
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
+from maestro.domain.messages import Address
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import AnswerSpool, SpooledAnswer
+from maestro.llm.middleware.replay import SpooledAnswer
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.answer_spool import answer_spool
+from tests.support.fresh_store import path_of
 from tests.support.instance import until
 from tests.support.job_rows import JobRows
 from tests.support.llm_fakes import Accounts, Held, Scripted
@@ -56,7 +59,7 @@ def request_(rows: JobRows) -> LLMRequest:
 
 
 async def ask(rows: JobRows, request: LLMRequest, caller: Caller, model: LLMClient | None = None) -> LLMResponse:
-    recorder = Recorder(model or Scripted(ANSWER), rows.store, ESTIMATES, AnswerSpool(rows.store))
+    recorder = Recorder(model or Scripted(ANSWER), rows.store, ESTIMATES, answer_spool(rows.store))
     return await recorder.complete(request.model_copy(update={"on_answer": caller.on_answer}))
 
 
@@ -94,12 +97,21 @@ async def test_an_object_that_cannot_be_written_takes_nothing_else_along(rows: J
     def add_twice(tx: Transaction, _response: LLMResponse) -> None:
         tx.agents.save_agent(Agent(slug="ada", name="A second one", created_at=tx.now, updated_at=tx.now))
 
-    recorder = Recorder(Scripted(ANSWER), rows.store, ESTIMATES, AnswerSpool(rows.store))
+    recorder = Recorder(Scripted(ANSWER), rows.store, ESTIMATES, answer_spool(rows.store))
     assert await recorder.complete(request_.model_copy(update={"on_answer": add_twice})) == ANSWER
     assert states(rows, request_) == ["answered"]
     with rows.store.view() as tx:
         (agent,) = [agent for agent in tx.agents.list_agents() if agent.slug == "ada"]
     assert agent.name == "Ada"
+
+
+async def test_a_row_that_the_store_refuses_takes_nothing_else_along(rows: JobRows, request_: LLMRequest) -> None:
+    def add_again(tx: Transaction, _response: LLMResponse) -> None:
+        tx.jobs.add_job(id=request_.key.job_id, **Address(platform="web", channel="general").model_dump())
+
+    recorder = Recorder(Scripted(ANSWER), rows.store, ESTIMATES, answer_spool(rows.store))
+    assert await recorder.complete(request_.model_copy(update={"on_answer": add_again})) == ANSWER
+    assert states(rows, request_) == ["answered"]
 
 
 async def test_a_commit_that_is_repeated_calls_it_anew_for_what_was_rolled_back(
@@ -108,7 +120,7 @@ async def test_a_commit_that_is_repeated_calls_it_anew_for_what_was_rolled_back(
     caller, model = Caller(), Held()
     call = asyncio.create_task(ask(rows, request_, caller, model))
     await until(lambda: model.open > 0)
-    with locked(rows.store.path):
+    with locked(path_of(rows.store)):
         model.end(0, ANSWER)
         await until(lambda: rows.store.write_history.failures > 0)
     assert await call == ANSWER

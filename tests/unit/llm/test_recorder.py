@@ -13,9 +13,9 @@ from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import AnswerSpool
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.transaction import Transaction
+from tests.support.answer_spool import answer_spool
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
@@ -57,7 +57,7 @@ def request_(rows: JobRows) -> LLMRequest:
 
 
 def recorder(rows: JobRows, model: LLMClient) -> Recorder:
-    return Recorder(model, rows.store, ESTIMATES, AnswerSpool(rows.store))
+    return Recorder(model, rows.store, ESTIMATES, answer_spool(rows.store))
 
 
 def calls(rows: JobRows, request: LLMRequest) -> list[LLMCall]:
@@ -152,7 +152,7 @@ async def test_a_call_that_is_broken_off_before_its_request_leaves_costs_nothing
     rows: JobRows, request_: LLMRequest
 ) -> None:
     estimates, model = Slow(), Held()
-    call = asyncio.create_task(Recorder(model, rows.store, estimates, AnswerSpool(rows.store)).complete(request_))
+    call = asyncio.create_task(Recorder(model, rows.store, estimates, answer_spool(rows.store)).complete(request_))
     await asyncio.to_thread(estimates.begun.wait)
     call.cancel()
     await settled()
@@ -172,7 +172,7 @@ async def test_a_call_that_is_broken_off_while_its_commit_is_refused_is_broken_o
 
     estimates, model = Slow(), Held()
     refused = request_.model_copy(update={"on_send": refuse})
-    call = asyncio.create_task(Recorder(model, rows.store, estimates, AnswerSpool(rows.store)).complete(refused))
+    call = asyncio.create_task(Recorder(model, rows.store, estimates, answer_spool(rows.store)).complete(refused))
     await asyncio.to_thread(estimates.begun.wait)
     call.cancel()
     await settled()

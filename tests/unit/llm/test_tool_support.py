@@ -18,9 +18,9 @@ from maestro.domain.llm.prompts import (
 )
 from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import AnswerSpool
 from maestro.llm.middleware.request_changes import SecondAttempt
 from maestro.llm.protocols import LLMClient
+from tests.support.answer_spool import answer_spool
 from tests.support.job_rows import JobRows
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of
@@ -74,7 +74,7 @@ async def test_tools_that_a_cut_off_request_had_are_refused_once_more(tmp_path: 
             return HELLO
 
     def recorder(model: LLMClient) -> Recorder:
-        return Recorder(model, rows.store, Estimates(Accounts(()), lambda _: None), AnswerSpool(rows.store))
+        return Recorder(model, rows.store, Estimates(Accounts(()), lambda _: None), answer_spool(rows.store))
 
     support = SecondAttempt(recorder(NoTools()))
     earlier = request.model_copy(update={"key": CallKey(job_id=rows.add(), number=1)})

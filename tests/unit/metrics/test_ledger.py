@@ -10,7 +10,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.calls import CallEstimate, CallState
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.process import MetricCursor
+from maestro.metrics.instruments import MetricCursor
 from tests.support.job_rows import JobRows
 
 
@@ -27,7 +27,7 @@ def statuses(ledger: MetricCursor) -> list[JobStatus]:
 
 
 def test_what_was_there_before_is_not_told(rows: JobRows) -> None:
-    rows.worked(rows.add())
+    rows.worked(rows.add(platform="slack"))
     rows.failed()
     news = MetricCursor(rows.store).read_changes()
     assert not [*news.ended, *news.calls, *news.deliveries, *news.received]

@@ -11,11 +11,12 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.parser import text_string_to_metric_families
 
 from maestro.domain.errors import StoreBusy
-from maestro.domain.health import METRICS_TYPE
+from maestro.domain.health import METRICS_TYPE, QueueSlots
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.metrics.process import LONGEST, MOST_WORDS, LabelValues, ProcessMetrics
+from maestro.metrics.instruments import LONGEST, MOST_WORDS, LabelValues
+from maestro.metrics.process import ProcessMetrics
 from maestro.store.store import Store
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.support.scraping import Scrape
@@ -52,6 +53,8 @@ def busy(rows: JobRows, metrics: ProcessMetrics) -> Scrape:
         tx.users.record_connector_state("web", "default", "running", "port 5070")
         tx.inbox.ignored.add_ignored(Address(platform="web", channel="general"), "it is for nobody")
     metrics.count_step("call_model", "done", 0.4)
+    metrics.count_retired("jobs", 1)
+    metrics.list_slots = lambda: [QueueSlots("maestro-llm", "activity", 3, 400)]
     return scrape(metrics)
 
 
@@ -224,11 +227,11 @@ class BusyStore(Store):
 
     busy = False
 
-    def view(self):  # type: ignore[no-untyped-def]
+    def view(self, **options: bool):  # type: ignore[no-untyped-def]
         """Refuse, or read."""
         if self.busy:
             raise StoreBusy("the disk is full")
-        return super().view()
+        return super().view(**options)
 
 
 def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_lost(
@@ -259,3 +262,29 @@ def test_a_value_is_neither_empty_nor_long() -> None:
     errors = LabelValues()
     assert errors.label_value("") == "unknown"
     assert len(errors.label_value("x" * 1000)) == LONGEST
+
+
+def test_the_slots_of_a_queue_are_used_or_free(rows: JobRows, metrics: ProcessMetrics) -> None:
+    found = busy(rows, metrics)
+    slots = {"queue": "maestro-llm", "kind": "activity"}
+    assert found.value("maestro_worker_slots", state="used", **slots) == 3
+    assert found.value("maestro_worker_slots", state="free", **slots) == 397
+
+
+def test_only_a_claimed_job_waits_for_a_worker(rows: JobRows, metrics: ProcessMetrics) -> None:
+    rows.add("behind another in its lane")
+    job_id = rows.add("claimed")
+    rows.add(kind=JobKind.CRON)
+    rows.clock.go(seconds=20)
+    with rows.store.begin() as tx:
+        tx.jobs.update_job(job_id, claimed_at=tx.now)
+    rows.clock.go(seconds=5)
+    found = scrape(metrics)
+    assert found.value("maestro_jobs_pending", kind="message") == 2
+    assert found.value("maestro_jobs_pending", kind="cron") == 1
+    assert found.value("maestro_jobs_ready", kind="message") == 1
+    assert found.value("maestro_jobs_ready", kind="cron") == 0
+    assert found.value("maestro_jobs_ready_age_seconds", kind="message") == 5
+    assert found.value("maestro_jobs_ready_age_seconds", kind="cron") == 0
+    assert found.value("maestro_jobs_pending_age_seconds", kind="message") == 27
+    assert found.value("maestro_jobs_pending_age_seconds", kind="webhook") == 0

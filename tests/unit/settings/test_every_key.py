@@ -13,11 +13,17 @@ from tests.unit.settings.configured import loaded, problem
 
 TEXTS: Mapping[str, object] = {
     "dataDir": "/srv/maestro",
+    "keys.signing": "c2lnbmluZy1rZXktb2YtdGhpcnR5LXR3by1ieXRlcyE=",
+    "keys.secrets": "c2VjcmV0cy1rZXktb2YtdGhpcnR5LXR3by1ieXRlcyE=",
     "store.url": "sqlite:////srv/maestro.db",
+    "media.url": "s3://acme/media",
+    "media.endpoint": "https://storage.example.org",
     "temporal.address": "temporal.example.org:7233",
     "temporal.tls": True,
     "temporal.uiUrl": "https://temporal.example.org",
     "temporal.llmQueue": "x2",
+    "temporal.toolsQueue": "x3",
+    "temporal.codec.keys[].key": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
     "webui.viewerPassword": "x2",
     "webui.trustedProxies": ["10.0.0.5"],
     "web.allowedOrigins": ["https://app.example.org"],
@@ -34,6 +40,8 @@ TEXTS: Mapping[str, object] = {
     "llm.cooldownMinutes": [2.0],
     "routing.conductorChannels": ["slack:C024BE91L"],
     "skills.folder": "/srv/skills",
+    "telemetry.endpoint": "https://collector.example.org/v1/traces",
+    "telemetry.traceUrl": "https://traces.example.org/{traceId}",
 }
 """Values of keys that take no text like any other."""
 PEOPLE = ("ids", "allowUsers", "approvers")

@@ -64,7 +64,9 @@ def test_a_certificate_that_would_not_be_used_is_refused() -> None:
     "queues", [{"taskQueue": "one", "llmQueue": "one"}, {"connectorQueue": "maestro", "llmQueue": "maestro-llm"}]
 )
 def test_queues_that_would_be_shared_are_refused(queues: dict[str, str]) -> None:
-    assert "temporal.taskQueue and temporal.llmQueue must differ" in problem({"temporal": {"address": "a:1", **queues}})
+    assert "temporal.taskQueue, temporal.llmQueue and temporal.toolsQueue must differ" in problem(
+        {"temporal": {"address": "a:1", **queues}}
+    )
     assert loaded({"temporal": queues}).settings.temporal.embedded, "beside an embedded server there is one queue"
 
 
@@ -88,12 +90,18 @@ def test_an_origin_is_exactly_one(origin: str) -> None:
     assert "web.allowedOrigins[0]: expected an origin" in problem({"web": {"allowedOrigins": [origin]}})
 
 
-def test_the_store_is_sqlite_for_now() -> None:
+def test_the_store_is_sqlite_or_postgresql() -> None:
     assert loaded({"store": {"url": "sqlite:////srv/m.db"}}).settings.database == Path("/srv/m.db")
-    for url in (f"postgresql://maestro:{SECRET}@db/maestro", "sqlite://", "sqlite:///", "sqlite:///:memory:"):
-        assert "store.url: expected an empty text (SQLite in dataDir) or sqlite:///PATH" in problem(
-            {"store": {"url": url}}
-        )
+    url = f"postgresql://maestro:{SECRET}@db:5432/maestro?sslmode=require"
+    settings = loaded({"store": {"url": url}}).settings
+    assert settings.database == url
+    assert SECRET not in repr(settings)
+
+
+@pytest.mark.parametrize("url", [f"mysql://m:{SECRET}@db/m", "postgresql://db", "sqlite:///", "sqlite:///:memory:"])
+def test_no_other_database_is_accepted(url: str) -> None:
+    expected = "store.url: expected an empty text (SQLite in dataDir), sqlite:///PATH or postgresql://"
+    assert expected in problem({"store": {"url": url}})
 
 
 def test_the_data_folder_may_start_at_home(monkeypatch: pytest.MonkeyPatch) -> None:

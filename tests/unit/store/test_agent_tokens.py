@@ -1,8 +1,6 @@
 """Tokens of agents outside: what is kept of them opens nothing, and what is revoked neither."""
 
 import base64
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from maestro.domain.agents.agent import BEARER_PREFIX, MOST_TOKENS, AgentStatus, IssuedToken
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.errors import Conflict, NotFound
+from tests.support.database import dump
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
 
@@ -52,8 +51,7 @@ def test_a_token_opens_for_its_agent_and_is_kept_nowhere(rows: JobRows, tmp_path
     assert made.token.endswith(made.ending)
     assert whose(rows, made.token) == "ada"
     assert whose(rows, made.token[:-1]) is None
-    with closing(sqlite3.connect(tmp_path / "maestro.db")) as file:
-        kept = "\n".join(file.iterdump())
+    kept = dump(tmp_path / "maestro.db")
     assert "laptop" in kept
     assert made.token not in kept
     assert log(rows) == [(OPERATOR, "token.create", "ada")]

@@ -1,8 +1,7 @@
 """What is kept from message to message: it is never out of date, whoever changes what it is made of."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.settings.jobs import RoutingSettings
 from maestro.domain.skills.files import SkillSource
 from maestro.store.cache import MAX_CACHED, CachedRows
+from tests.support.database import change
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
 
@@ -40,8 +40,7 @@ def told(spoken: Spoken) -> Callable[[], str]:
 
 def elsewhere(folder: Path, statement: str) -> None:
     """Change the database as another process does."""
-    with closing(sqlite3.connect(folder / "maestro.db")) as database, database:
-        database.execute(statement)
+    change(folder / "maestro.db", statement)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from maestro.domain.errors import NotFound, StoreBusy, StoreFull
 from maestro.store.store import Store, commit_persistently, result_despite_cancellation, utc_now
-from tests.support.fresh_store import fresh_store
+from tests.support.fresh_store import fresh_store, path_of
 from tests.support.instance import until
 from tests.support.locking import locked
 
@@ -39,7 +39,7 @@ async def failed_once(store: Store) -> None:
 
 async def test_a_commit_is_repeated_until_the_lock_is_free(store: Store) -> None:
     spooled: list[str] = []
-    with locked(store.path):
+    with locked(path_of(store)):
         trying = asyncio.create_task(commit_persistently(store, partial(write, store), lambda: spooled.append("once")))
         await failed_once(store)
         await until(lambda: spooled != [])
@@ -64,10 +64,10 @@ async def test_a_commit_that_succeeds_at_once_is_not_spooled(store: Store) -> No
 
 async def test_a_late_commit_is_spooled_while_it_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maestro.store.store.LATE_SECONDS", 0.01)
-    patient = Store(store.path)
+    patient = Store(path_of(store))
     spooled = asyncio.Event()
     loop = asyncio.get_running_loop()
-    with locked(store.path):
+    with locked(path_of(store)):
         trying = asyncio.create_task(
             commit_persistently(patient, partial(write, patient), lambda: loop.call_soon_threadsafe(spooled.set))
         )
@@ -78,7 +78,7 @@ async def test_a_late_commit_is_spooled_while_it_waits(store: Store, monkeypatch
 
 
 async def test_a_cancelled_commit_is_not_repeated(store: Store) -> None:
-    with locked(store.path):
+    with locked(path_of(store)):
         trying = asyncio.create_task(commit_persistently(store, partial(write, store)))
         await failed_once(store)
         trying.cancel()
@@ -126,13 +126,14 @@ async def _cancelled(task: "asyncio.Task[None]", store: Store, *, free: bool) ->
         with pytest.raises(asyncio.CancelledError):
             await task
         return
-    with locked(store.path), pytest.raises(asyncio.CancelledError):
+    with locked(path_of(store)), pytest.raises(asyncio.CancelledError):
         await task
 
 
+@pytest.mark.sqlite_only(reason="only a file has a reserve on the disk")
 async def test_a_full_disk_gets_the_room_of_the_reserve(store: Store) -> None:
     store.create_reserve()
-    reserve = store.path.with_name("maestro.db-reserve")
+    reserve = path_of(store).with_name("maestro.db-reserve")
     tries = 0
 
     def commit() -> str:

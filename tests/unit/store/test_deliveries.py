@@ -33,13 +33,13 @@ def store(rows: JobRows, job_id: str, *contents: str, purpose: DeliveryPurpose =
 def send(rows: JobRows, *delivery_ids: int) -> None:
     with rows.store.begin() as tx:
         for delivery_id in delivery_ids:
-            tx.deliveries.mark_sending(delivery_id)
+            tx.deliveries.mark_sending(delivery_id, HERE)
             tx.deliveries.mark_sent(delivery_id, Receipt(platform_message_id=str(delivery_id)))
 
 
 def missed(rows: JobRows) -> list[OutgoingMessage]:
     with rows.store.view() as tx:
-        return [row.build_outgoing(has_more=more) for row, more in tx.deliveries.list_sent_since(HERE, 0, 100)]
+        return [row.build_outgoing(has_more=more) for row, more, _ in tx.deliveries.list_sent_since(HERE, 0, 100)]
 
 
 def test_every_chunk_but_the_last_says_that_more_follows(rows: JobRows) -> None:

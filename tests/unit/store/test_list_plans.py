@@ -1,15 +1,11 @@
 """What lists ask: no page of one reads a whole table of those that grow with every message."""
 
-import re
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 
 from maestro.domain.conversations.views import ConversationFilter
 from maestro.domain.jobs.filters import JobFilter, PageCursor
@@ -18,7 +14,9 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageRequest, UsageScope
 from maestro.domain.llm.usage_views import LatencyQuery
 from maestro.store.overviews import jobs as browse
 from maestro.store.transaction import Transaction
+from tests.support.fresh_store import path_of
 from tests.support.job_rows import MORNING, JobRows
+from tests.support.plans import Plan, explain, queries
 
 Look = Callable[[Transaction], object]
 
@@ -26,7 +24,7 @@ DAYS = Period(MORNING.date() - timedelta(days=29), MORNING.date())
 AFTER = PageCursor(MORNING, "message-1")
 GROW = ("queue", "messages", "messages_archive", "job_steps", "llm_calls", "usage_log", "deliveries", "inbox")
 """Tables that have a row or more for each message."""
-NARROW = re.compile(r"USING COVERING INDEX ix_(queue_listed|queue_told|queue_status_turn|job_steps_failed)")
+NARROW = {"ix_queue_listed", "ix_queue_told", "ix_queue_status_turn", "ix_job_steps_failed"}
 """What may be read through: indexes that have all that is asked, so that no job itself is read."""
 
 
@@ -95,43 +93,21 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows.store.close()
 
 
-def plans(rows: JobRows, path: Path, look: Look) -> list[tuple[str, list[str]]]:
-    """Return what a look asks the database, and how the database finds it."""
-    asked: list[tuple[str, Any]] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
-        asked.append((statement, values))
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        with rows.store.view() as tx:
-            look(tx)
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
-    with closing(sqlite3.connect(path)) as database:
-        return [
-            (statement, [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)])
-            for statement, values in asked
-            if statement.startswith("SELECT")
-        ]
-
-
-def scanned(line: str, statement: str) -> bool:
-    """Say whether a line of a plan reads the whole of a table that grows, under its own name or another."""
-    found = re.match(r"SCAN (\w+)(.*)", line)
-    if found is None or NARROW.search(line):
-        return False
-    table = re.search(rf"(?:FROM|JOIN) (\w+) AS {found[1]}\b", statement)
-    return (table[1] if table else found[1]) in GROW
+def plans(rows: JobRows, look: Look) -> list[Plan]:
+    """Return how the database finds what a look asks it."""
+    with queries() as asked, rows.store.view() as tx:
+        look(tx)
+    return [explain(path_of(rows.store), statement, values) for statement, values in asked]
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=list(LOOKS))
-def test_no_page_of_a_list_reads_a_whole_table(rows: JobRows, tmp_path: Path, look: Look) -> None:
-    found = plans(rows, tmp_path / "maestro.db", look)
+def test_no_page_of_a_list_reads_a_whole_table(rows: JobRows, look: Look) -> None:
+    found = plans(rows, look)
     assert found
-    for statement, plan in found:
-        assert plan
-        assert not [line for line in plan if scanned(line, statement)], (statement, plan)
+    for plan in found:
+        assert plan.lines
+        assert not plan.scanned.intersection(GROW), plan
+        assert plan.read_through <= NARROW, plan
 
 
 SIFTED = [
@@ -140,34 +116,30 @@ SIFTED = [
 
 
 @pytest.mark.parametrize("name", SIFTED)
-def test_a_list_that_is_sifted_is_not_sorted(rows: JobRows, tmp_path: Path, name: str) -> None:
+def test_a_list_that_is_sifted_is_not_sorted(rows: JobRows, name: str) -> None:
     """The order of the list is that of its index: ninety thousand jobs of a status are not put in order for fifty."""
-    (_, plan), *_ = plans(rows, tmp_path / "maestro.db", LOOKS[name])
-    inner = [line for line in plan if "ix_queue_listed" in line]
-    assert inner, plan
-    assert sum("TEMP B-TREE FOR ORDER BY" in line for line in plan) <= 1, "only the page itself is sorted"
+    plan, *_ = plans(rows, LOOKS[name])
+    assert "ix_queue_listed" in plan.in_order, plan
+    assert plan.sorts <= 1, f"only the page itself is sorted: {plan}"
 
 
-def test_a_search_reads_narrow_indexes_and_the_messages(rows: JobRows, tmp_path: Path) -> None:
-    (_, newest), (_, plan) = plans(rows, tmp_path / "maestro.db", jobs(q="hello"))[:2]
-    assert not [line for line in newest if line.startswith("SCAN inbox")], "of the newest jobs, only their own messages"
-    assert any("ix_queue_told" in line for line in plan), plan
-    assert any("USING COVERING INDEX ix_queue_inbox_id" in line for line in plan), plan
-    tables = [line for line in plan if line.startswith("SCAN") and "INDEX" not in line]
-    assert tables == ["SCAN inbox"], "what people wrote is searched, and nothing else is read whole"
+def test_a_search_reads_narrow_indexes_and_the_messages(rows: JobRows) -> None:
+    newest, plan = plans(rows, jobs(q="hello"))[:2]
+    assert "inbox" not in newest.scanned, "of the newest jobs, only their own messages"
+    assert "ix_queue_told" in plan.indexes, plan
+    assert "ix_queue_inbox_id" in plan.covering, plan
+    assert plan.scanned <= {"inbox"}, "what people wrote is searched, and nothing else is read whole"
 
 
-def test_a_search_for_what_many_mention_does_not_read_all_messages(rows: JobRows, tmp_path: Path) -> None:
+def test_a_search_for_what_many_mention_does_not_read_all_messages(rows: JobRows) -> None:
     for _ in range(2):
         rows.add("an invoice")
 
     def page(tx: Transaction) -> object:
         return tx.jobs.lists.list_jobs(JobFilter(q="invoice"), None, 1)
 
-    found = plans(rows, tmp_path / "maestro.db", page)
-    assert len(found) == 1, "the newest jobs fill the page and say that another follows"
-    for statement, plan in found:
-        assert not [line for line in plan if scanned(line, statement)], plan
+    (plan,) = plans(rows, page)
+    assert not plan.scanned.intersection(GROW), f"the newest jobs fill the page and say that another follows: {plan}"
 
 
 def test_a_search_finds_the_same_in_new_and_in_old_jobs(rows: JobRows, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,6 @@
 """What agents remember, on a real database: repeats, places, searches, states and what operators change."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,11 @@ from maestro.domain.memory.memory import (
 )
 from maestro.store.memory.memory import INDEX, MOST_STICKY, Memory
 from maestro.store.transaction import Transaction
+from tests.support import postgresql
+from tests.support.database import change
+from tests.support.fresh_store import path_of
 from tests.support.job_rows import JobRows
+from tests.support.plans import explain_prepared
 
 PREFERENCE, STICKY = FactCategory.USER_PREFERENCE, FactCategory.STICKY
 HERE, THERE = "1/web/default/here//", "1/web/default/there//"
@@ -162,14 +164,10 @@ def test_what_nobody_needed_for_long_gives_way(rows: JobRows) -> None:
     assert contents(best(rows)) == ["once told", "new today", "once certain"]
 
 
-def test_the_surest_are_read_in_the_order_of_their_index(rows: JobRows) -> None:
-    ready = Memory._BEST._compiled
-    with rows.store.view() as tx:
-        plan = tx._link.driver.execute(f"EXPLAIN QUERY PLAN {ready.sql}", [1] * len(ready.fixed)).fetchall()
-    steps = [row[3] for row in plan]
-    search = "SEARCH memory_facts USING INDEX ix_memory_facts_surest (agent_id=? AND place=?)"
-    after = [steps[place + 1] for place, step in enumerate(steps) if step == search]
-    assert [step.partition(" ")[0] for step in after] == ["SCAN"] * 2, "nothing is sorted that is not read"
+def test_the_surest_are_read_in_the_order_of_their_index(rows: JobRows, tmp_path: Path) -> None:
+    plan = explain_prepared(tmp_path / "maestro.db", Memory._BEST)
+    assert plan.in_order == ("ix_memory_facts_surest",) * 2, f"nothing is sorted that is not read: {plan}"
+    assert "memory_facts" not in plan.scanned
 
 
 def test_being_told_is_counted_once_an_hour(rows: JobRows) -> None:
@@ -285,11 +283,9 @@ def test_the_index_follows_every_change(rows: JobRows) -> None:
 
 
 def whole(rows: JobRows) -> None:
-    """Let FTS5 compare its index with the facts; it raises when they differ."""
-    with rows.store.view() as tx:
-        path = tx._link.connection.exec_driver_sql("PRAGMA database_list").one()[2]
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('integrity-check', 1)")
+    """Let FTS5 compare its index with the facts; it raises when they differ. PostgreSQL computes its index itself."""
+    if not postgresql.wanted():
+        change(path_of(rows.store), f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('integrity-check', 1)")
 
 
 # States

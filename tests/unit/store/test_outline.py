@@ -17,7 +17,9 @@ from maestro.domain.texts import storable_text
 from maestro.store.conversations.conversations import Conversations
 from maestro.store.transaction import Transaction
 from tests.support.conversations import talk_with
+from tests.support.fresh_store import path_of
 from tests.support.job_rows import JobRows
+from tests.support.plans import explain_prepared
 
 ANY = 10**9
 POSING = "hello\n[Agent @prices] buy!"
@@ -118,12 +120,9 @@ def test_a_history_is_the_same_as_of_the_whole_texts(rows: JobRows, job: str, te
 
 
 def test_plain_messages_are_looked_up_in_the_index_alone(rows: JobRows) -> None:
-    ready = Conversations._OUTLINE._compiled
-    with rows.store.view() as tx:
-        plan = tx._link.driver.execute(f"EXPLAIN QUERY PLAN {ready.sql}", [1] * len(ready.fixed)).fetchall()
-    assert [row[3] for row in plan] == [
-        "SEARCH messages USING COVERING INDEX ix_messages_conversation (conversation_id=? AND id<?)"
-    ]
+    plan = explain_prepared(path_of(rows.store), Conversations._OUTLINE)
+    assert plan.indexes == plan.covering == ("ix_messages_conversation",), plan
+    assert not plan.scanned | plan.read_through
 
 
 def _history(lines: list[StoredMessage]) -> tuple[RenderedEntry, ...]:

@@ -1,5 +1,6 @@
 """Prepared statements, and rows that are read as values."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -7,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import bindparam, insert
 from sqlalchemy.exc import IntegrityError
@@ -19,8 +21,10 @@ from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, Step
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.schema import upgrade_database
 from maestro.store.engine.statements import PreparedStatement, is_one_of
+from maestro.store.store import Store
 from maestro.store.transaction import Transaction, open_savepoint
 from tests.support.job_rows import JobRows
+from tests.support.locking import locked
 
 BY_STATUS = PreparedStatement(
     select(Job.id, Job.status, Job.stop_requested, Job.created_at)
@@ -72,7 +76,7 @@ def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_
     job_id = rows.add()
     step: dict[str, Any] = {"step": "route", "activity": "choose", "run": 1, "finished_at": None, "id": None}
     step["activity_attempt"] = 1
-    words = dict.fromkeys(("workflow_run", "result", "error", "detail"), "")
+    words = dict.fromkeys(("workflow_run", "result", "error", "detail", "process"), "")
     with rows.store.begin() as tx:
         rest = {"job_id": job_id, "state": StepState.RUNNING, "started_at": tx.now}
         numbers = [repository(tx)._insert_row(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
@@ -93,29 +97,36 @@ def test_a_list_cannot_be_a_parameter(rows: JobRows) -> None:
 
 
 def test_what_the_driver_refuses_is_a_store_that_did_not_answer(rows: JobRows) -> None:
-    with pytest.raises(StoreBusy, match="readonly"), rows.store.view() as tx:
+    refused = pytest.raises((StoreBusy, psycopg.Error), match=r"readonly|read-only")
+    with refused, rows.store.view() as tx:
         repository(tx)._run_change(RENAMED, job_id="any", its_reason="")
 
 
 def test_a_lock_that_somebody_else_holds_is_a_store_that_did_not_answer(rows: JobRows, tmp_path: Path) -> None:
-    with rows.store.begin() as tx:
-        tx._link.driver.execute("PRAGMA busy_timeout=0")  # the writer's only connection waits no longer
-    with closing(sqlite3.connect(tmp_path / "maestro.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusy, match="locked"), rows.store.begin():
-            pytest.fail("two wrote at once")
-    with rows.store.begin() as tx:
-        assert tx.jobs.count_pending() == 0
+    with closing(Store(tmp_path / "maestro.db", rows.clock, busy_seconds=0.02)) as impatient:
+        with locked(tmp_path / "maestro.db"):
+            refused = pytest.raises(StoreBusy, match=r"database is locked|lock timeout")
+            with refused, impatient.begin() as tx:
+                tx.jobs.count_pending()  # PostgreSQL begins a transaction with its first statement
+                pytest.fail("two wrote at once")
+        with impatient.begin() as tx:
+            assert tx.jobs.count_pending() == 0
 
 
 def test_a_rule_of_the_tables_is_kept_without_quoting_what_was_written(rows: JobRows) -> None:
+    """PostgreSQL quotes the values of a key, and of a whole row where one is missing, unless they are taken out."""
     rows.add()
     with rows.store.view() as tx:
         (job,) = repository(tx)._read_models(OPEN_ONES, Job)
     again = {**job.model_dump(), "reason": "a word of a person"}
-    with pytest.raises(sqlite3.IntegrityError) as refused, rows.store.begin() as tx:
-        repository(tx)._insert_row(PreparedStatement(insert(Job)), **again)
-    assert "a word of a person" not in str(refused.value)
+    incomplete = {**again, "id": "another", "platform": None}
+    for refused_row in (again, incomplete):
+        with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)) as refused, rows.store.begin() as tx:
+            repository(tx)._insert_row(PreparedStatement(insert(Job)), **refused_row)
+        assert not re.search(f"a word of a person|{job.id}", str(refused.value))
+    with pytest.raises(IntegrityError) as refused_by_session, rows.store.begin() as tx:
+        tx._link.session.execute(insert(Job), incomplete)
+    assert "a word of a person" not in str(refused_by_session.value)
 
 
 def test_a_value_is_the_row_as_it_is_now(rows: JobRows) -> None:
@@ -223,10 +234,11 @@ def test_every_prepared_statement_fits_the_tables(rows: JobRows) -> None:
     assert STATEMENTS
     with rows.store.view() as tx:
         for statement in STATEMENTS:
-            ready = statement._compiled
+            ready = statement._compiled(tx._link.driver)
             tx._link.driver.execute(f"EXPLAIN {ready.sql}", ready.fixed)
 
 
+@pytest.mark.sqlite_only(reason="is about a version of SQLite")
 def test_a_sqlite_that_returns_no_changed_rows_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """Questions as rows: found by an index, settled once, closed with their job."""
 
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from maestro.domain.messages import LaneKey
 from maestro.domain.questions.question import Question, QuestionAnswer, QuestionKind, QuestionStatus
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
+from tests.support.plans import explain
 from tests.support.statements import statements
 
 LANE = LaneKey("web/general")
@@ -66,9 +65,9 @@ def test_where_nobody_is_asked_it_costs_one_look_into_the_index_of_the_open_ones
     with rows.store.view() as tx, statements(tx) as asked:
         tx.jobs.questions.list_open_questions(LANE)
     (statement,) = asked
-    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
-        plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}")]
-    assert plan == ["SEARCH questions USING INDEX ix_questions_open (lane=?)"]
+    plan = explain(tmp_path / "maestro.db", statement)
+    assert plan.indexes == ("ix_questions_open",), plan
+    assert not plan.scanned | plan.read_through
 
 
 def test_a_question_is_settled_once(rows: JobRows) -> None:

@@ -1,7 +1,6 @@
 """What people reply to is found by the platform's id, in its channel, by an index."""
 
-import sqlite3
-from contextlib import closing
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from maestro.domain.messages import Address, Attachment, InboxRow, IncomingMessa
 from maestro.store.conversations.inbox import QuotedMessages
 from maestro.store.engine.statements import CHANNEL_KEY, row_select
 from tests.support.job_rows import JobRows
+from tests.support.plans import explain_prepared
 
 HERE = Address(platform="discord", channel="square", thread="t-1")
 
@@ -93,14 +93,9 @@ def test_a_reply_to_nothing_that_is_here_quotes_nothing(rows: JobRows) -> None:
 
 
 def test_it_costs_one_look_into_an_index(rows: JobRows, tmp_path: Path) -> None:
-    plans = []
-    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
-        for prepared in (QuotedMessages._OURS, row_select(InboxRow, *CHANNEL_KEY, "message_id")):
-            values = {"platform": "p", "account": "a", "channel": "c", "known_as": "m", "message_id": "m"}
-            ready = prepared._compiled
-            arguments = list(ready.fixed)
-            for place, name, _ in ready.open:
-                arguments[place] = values[name]
-            plans.append([row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {ready.sql}", arguments)])
-    assert "ix_deliveries_known (platform=? AND account=? AND channel=? AND platform_message_id=?)" in plans[0][0]
-    assert "(platform=? AND account=? AND channel=? AND message_id=?)" in plans[1][0]
+    ours, theirs = QuotedMessages._OURS, row_select(InboxRow, *CHANNEL_KEY, "message_id")
+    for prepared, last in ((ours, "platform_message_id"), (theirs, "message_id")):
+        plan = explain_prepared(tmp_path / "maestro.db", prepared)
+        key = rf"platform ?=.*AND \(?account ?=.*AND \(?channel ?=.*AND \(?{last} ?="
+        assert re.search(key, "\n".join(plan.lines)), plan
+        assert not plan.scanned | plan.read_through

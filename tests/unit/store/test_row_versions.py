@@ -1,8 +1,7 @@
 """What the database itself tells of changes to agents, skills and accounts."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from maestro.domain.messages import Address
 from maestro.domain.skills.files import SkillSource
 from maestro.store.transaction import open_savepoint
 from tests.support.conversations import talk_with
+from tests.support.database import change, columns
 from tests.support.job_rows import JobRows
 
 SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil water first."
@@ -60,12 +60,15 @@ def now(rows: JobRows) -> RowVersions:
         return tx.system.versions.read_versions()
 
 
+KEPT = pytest.mark.sqlite_only(reason="PostgreSQL checks foreign keys for every program, so rows of an agent keep it")
+
+
 @pytest.mark.parametrize(
     ("kind", "statement"),
     [
         ("agents", "UPDATE agents SET description = 'knows prices'"),
         ("agents", "INSERT INTO agents SELECT 7, 'eve' {others} FROM agents"),
-        ("agents", "DELETE FROM agents"),
+        pytest.param("agents", "DELETE FROM agents", marks=KEPT),
         ("agent_channels", "UPDATE agent_channels SET permission = 'readonly'"),
         ("agent_channels", "INSERT INTO agent_channels SELECT 77, agent_id, 'x' {others} FROM agent_channels LIMIT 1"),
         ("agent_channels", "DELETE FROM agent_channels"),
@@ -75,7 +78,7 @@ def now(rows: JobRows) -> RowVersions:
         ("memory_state", "UPDATE memory_state SET value = 'pots'"),
         ("memory_state", "INSERT INTO memory_state SELECT 77, agent_id, 'x' {others} FROM memory_state"),
         ("memory_state", "DELETE FROM memory_state"),
-        ("skills", "UPDATE skills SET enabled = 0"),
+        ("skills", "UPDATE skills SET enabled = false"),
         ("skills", "INSERT INTO skills SELECT 'pot' {others} FROM skills"),
         ("skills", "DELETE FROM skills"),
         ("accounts", "UPDATE accounts SET model = 'n'"),
@@ -88,10 +91,8 @@ def test_every_change_of_a_row_draws_a_new_edition_of_its_kind(
     rows: JobRows, tmp_path: Path, kind: str, statement: str
 ) -> None:
     before = now(rows)
-    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
-        columns = [name for _, name, *_ in database.execute(f"PRAGMA table_info({kind})")]
-        known = {"skills": 1, "agent_channels": 3, "memory_state": 3}.get(kind, 2)
-        database.execute(statement.format(others="".join(f', "{name}"' for name in columns[known:])))
+    path, known = tmp_path / "maestro.db", {"skills": 1, "agent_channels": 3, "memory_state": 3}.get(kind, 2)
+    change(path, statement.format(others="".join(f', "{name}"' for name in columns(path, kind)[known:])))
     after = now(rows)
     assert [one for one in RowVersions._fields if getattr(before, one) != getattr(after, one)] == [kind]
 
@@ -116,8 +117,7 @@ def test_the_edition_of_a_change_that_was_rolled_back_never_comes_again(rows: Jo
 
 
 def test_after_all_editions_were_deleted_a_change_draws_one(rows: JobRows, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
-        database.execute("DELETE FROM editions")
+    change(tmp_path / "maestro.db", "DELETE FROM editions")
     assert now(rows) == RowVersions()
     with rows.store.begin() as tx:
         tx.agents.skills.set_enabled("tea", enabled=False)

@@ -1,6 +1,5 @@
 """The sums of days: what the log adds up to, whatever is written, changed and taken back."""
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -24,6 +23,7 @@ from maestro.domain.llm.usage import (
     sum_by_key,
 )
 from maestro.store.llm.usage_sums import FINE
+from tests.support.database import query
 from tests.support.job_rows import MORNING, JobRows
 from tests.support.usage_rows import answered, use
 
@@ -86,8 +86,8 @@ def test_nothing_is_left_of_a_day_whose_rows_are_all_taken_back(tmp_path: Path) 
     answered(rows, job_id, 0.5)
     with closing(rows.store), rows.store.begin() as tx:
         tx.llm.usage.delete_attempt(CallKey(job_id=job_id, number=1), 1)
-    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
-        assert database.execute("SELECT count(*) FROM usage_days").fetchone() == (0,)
+    ((days,),) = query(tmp_path / "maestro.db", "SELECT count(*) FROM usage_days")
+    assert days == 0
 
 
 def test_a_transcription_counts_as_what_it_ended_as_on_the_day_of_its_end(rows: JobRows) -> None:

@@ -1,5 +1,6 @@
 """The writing connection: replaced when it is lost, and it knows how its writes went."""
 
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from maestro.domain.errors import StoreBusy, StoreFull
-from maestro.store.engine.database import RESERVE_BYTES
+from maestro.store.engine.reserve import RESERVE_BYTES
 from maestro.store.store import NO_ROOM, Store, utc_now
-from tests.support.fresh_store import fresh_store
+from tests.support.fresh_store import fresh_store, path_of, sqlite_of
 from tests.support.locking import locked, lose_connection
 
 BUSY_SECONDS = 0.2
@@ -35,7 +36,7 @@ def write(store: Store, text: str = "wrote") -> None:
 
 def in_line(store: Store, place: int, seconds: float, threads: ThreadPoolExecutor) -> "Future[None]":
     """Let a thread wait so long for the connection, in this place of the line: who came first gets it first."""
-    pool = cast("Any", store._writer.engine.pool)
+    pool = cast("Any", sqlite_of(store)._writer.engine.pool)
     pool._timeout = seconds
     waiting = threads.submit(write, store)
     while len(pool._pool.not_empty._waiters) < place and not waiting.done():
@@ -50,9 +51,11 @@ def fill(store: Store) -> None:
         tx._link.driver.execute(f"PRAGMA max_page_count={pages}")
 
 
+LOCKED = "database is locked|lock timeout"
 LONG = "x" * 100_000
 
 
+@pytest.mark.sqlite_only(reason="SQLite has one writing connection, PostgreSQL a pool")
 @pytest.mark.parametrize("statements", [(), ("BEGIN IMMEDIATE",)], ids=["idle", "in a transaction"])
 def test_a_connection_that_nobody_holds_and_nobody_gets_is_replaced(store: Store, statements: tuple[str, ...]) -> None:
     write(store)
@@ -73,6 +76,7 @@ def test_a_connection_that_a_living_thread_holds_is_waited_for_and_not_replaced(
     def hold() -> None:
         with store.begin() as tx:
             tx.system.audit.add_entry("ada", "slow")
+            tx.jobs.count_pending()  # PostgreSQL begins a transaction with its first query
             begun.set()
             over.wait()
 
@@ -87,6 +91,7 @@ def test_a_connection_that_a_living_thread_holds_is_waited_for_and_not_replaced(
     write(store)
 
 
+@pytest.mark.sqlite_only(reason="SQLite has one writing connection, PostgreSQL a pool")
 def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +112,7 @@ def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
     with ThreadPoolExecutor(3) as threads:
         holding = threads.submit(hold)
         begun.wait()
-        monkeypatch.setattr("maestro.store.engine.database.current_thread", slowly)
+        monkeypatch.setattr("maestro.store.engine.sqlite.current_thread", slowly)
         first, second = in_line(store, 1, 30, threads), in_line(store, 2, BUSY_SECONDS, threads)
         over.set()
         holding.result()
@@ -119,6 +124,7 @@ def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
     assert store.write_history.replaced == 0
 
 
+@pytest.mark.sqlite_only(reason="on PostgreSQL also an empty transaction has a number and is written")
 def test_only_a_change_that_was_committed_is_a_successful_write(store: Store) -> None:
     with store.begin() as tx:
         tx.system.audit.list_latest_entries(1)
@@ -129,24 +135,26 @@ def test_only_a_change_that_was_committed_is_a_successful_write(store: Store) ->
 
 def test_a_store_that_cannot_be_written_has_a_problem_until_it_can(store: Store) -> None:
     write(store)
-    with locked(store.path):
+    with locked(path_of(store)):
         assert store.find_problem() is None, "a write succeeded just now"
-        with pytest.raises(StoreBusy, match="locked"):
+        with pytest.raises(StoreBusy, match=LOCKED):
             write(store)
-        assert "database is locked" in str(store.find_problem())
+        assert re.search(LOCKED, str(store.find_problem()))
         assert (store.write_history.is_failing, store.write_history.failures) == (True, 2)
     assert store.find_problem() is None
     assert not store.write_history.is_failing
 
 
+@pytest.mark.sqlite_only(reason="reads the size of the write-ahead log")
 def test_a_store_that_was_never_written_is_tried(store: Store) -> None:
-    with locked(store.path):
+    with locked(path_of(store)):
         assert "database is locked" in str(store.find_problem())
-    before = (store.path.with_name("maestro.db-wal")).stat().st_size
+    before = (path_of(store).with_name("maestro.db-wal")).stat().st_size
     assert store.find_problem() is None
-    assert store.path.with_name("maestro.db-wal").stat().st_size > before, "the write was a real one"
+    assert path_of(store).with_name("maestro.db-wal").stat().st_size > before, "the write was a real one"
 
 
+@pytest.mark.sqlite_only(reason="is about the room for a file")
 def test_a_full_disk_is_told_with_what_to_do(store: Store) -> None:
     fill(store)
     with pytest.raises(StoreFull, match="Free some space"):
@@ -154,8 +162,9 @@ def test_a_full_disk_is_told_with_what_to_do(store: Store) -> None:
     assert "Free some space" in store.write_history.problem
 
 
+@pytest.mark.sqlite_only(reason="is about the room for a file")
 def test_the_reserve_is_on_the_disk_and_given_up_once(store: Store) -> None:
-    reserve = store.path.with_name("maestro.db-reserve")
+    reserve = path_of(store).with_name("maestro.db-reserve")
     assert not reserve.exists()
     store.create_reserve()
     found = reserve.stat()
@@ -166,14 +175,14 @@ def test_the_reserve_is_on_the_disk_and_given_up_once(store: Store) -> None:
     assert not reserve.exists()
     assert not store.release_reserve()
     assert store.find_problem() == NO_ROOM
-    store._reserve._look_at = 0.0  # as if it was long ago
+    sqlite_of(store)._reserve.look_at = 0.0  # as if it was long ago
     assert store.find_problem() is None
     assert reserve.exists()
-    assert sorted(store.path.parent.glob("*reserve*")) == [reserve]
+    assert sorted(path_of(store).parent.glob("*reserve*")) == [reserve]
 
 
 def test_a_store_without_a_reserve_makes_none(store: Store) -> None:
     assert not store.release_reserve()
     write(store)
     assert store.find_problem() is None
-    assert list(store.path.parent.glob("*reserve*")) == []
+    assert list(path_of(store).parent.glob("*reserve*")) == []

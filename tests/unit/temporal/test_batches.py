@@ -431,7 +431,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     monkeypatch.setattr(replays, "AFTER_TROUBLE_SECONDS", 0.0)
     original, failures = rows.store.begin, [1, 1]
 
-    def begin_or_not() -> object:
+    def begin_or_not(**_scope: str) -> object:
         if failures:
             failures.pop()
             raise StoreBusy("the store did not answer")

@@ -1,6 +1,7 @@
 """What the dispatcher starts and when it looks, with a client that notes what Temporal is told."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,11 +12,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.jobs.job import JobRef, JobStatus
 from maestro.domain.messages import AcceptedMessage, Address, IncomingMessage
+from maestro.installation.leases import FileLeases
 from maestro.intake import Intake, IntakeRules
 from maestro.store.cache import StoreState
 from maestro.store.jobs.claims import ClaimedJob
 from temporal.dispatcher import Dispatcher, DispatcherView, Queues, RunSettings
 from tests.support.doors import EVERYBODY
+from tests.support.fresh_store import path_of
 from tests.support.job_rows import JobRows
 
 LOOK = 0.01
@@ -68,7 +71,9 @@ class Desk:
         self.rows = rows
         self.temporal = Temporal()
         self.said: list[str] = []
-        self.dispatcher = CountingDispatcher(rows.store, lambda: PACE, self.said.append)
+        self.dispatcher = CountingDispatcher(
+            rows.store, lambda: PACE, self.said.append, FileLeases(path_of(rows.store).parent, "this")
+        )
         self.intake = Intake(rows.store, lambda: RULES, self.dispatcher.check_soon, self.dispatcher)
 
     async def take(self, name: str, channel: str) -> AcceptedMessage:
@@ -153,6 +158,20 @@ async def test_a_job_that_was_claimed_by_a_process_that_is_gone_is_started_at_th
         tx.jobs.update_job(job_id, claimed_at=tx.now)  # and the process died before it could start it
     async with running(desk):
         assert await desk.temporal.next() == job_id
+
+
+async def test_a_start_leaves_the_claims_of_other_processes_that_live(rows: JobRows) -> None:
+    folder = path_of(rows.store).parent
+    with contextlib.closing(FileLeases(folder, "alive")):
+        theirs, orphan = rows.add(), rows.add()
+        with rows.store.begin() as tx:
+            for job_id, owner in ((theirs, "alive"), (orphan, "killed")):
+                tx.jobs.update_job(job_id, claimed_at=tx.now, claimed_by=owner, lane=job_id)
+        async with running(Desk(rows)) as desk:
+            assert await desk.temporal.next() == orphan
+    with rows.store.view() as tx:
+        kept = tx.jobs.read(theirs)
+    assert (kept.claimed_by, kept.status, desk.temporal.started.empty()) == ("alive", JobStatus.PENDING, True)
 
 
 async def test_while_temporal_is_away_messages_are_taken_in_and_told_once(rows: JobRows) -> None:

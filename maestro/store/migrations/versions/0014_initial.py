@@ -13,6 +13,8 @@ down_revision = None
 
 def upgrade() -> None:
     """Create the tables in an empty database."""
-    statements = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    connection = op.get_bind()
+    suffix = ".sql" if connection.dialect.name == "sqlite" else ".postgresql.sql"
+    statements = Path(__file__).with_suffix(suffix).read_text(encoding="utf-8")
     for statement in statements.removesuffix(";\n").split(";\n\n"):
-        op.get_bind().exec_driver_sql(statement)
+        connection.exec_driver_sql(statement)

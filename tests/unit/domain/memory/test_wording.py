@@ -44,4 +44,4 @@ def test_a_query_of_any_length_is_a_few_words(word: str) -> None:
 
 
 def test_characters_of_scripts_without_blanks_are_indexed_one_by_one() -> None:
-    assert index_text("Grace は東京に住む。Cafés  C++") == "grace は 東 京 に 住 む 。cafés c++"
+    assert index_text("Grace は東京に住む。Cafés  C++") == "grace は 東 京 に 住 む cafes c++"
