@@ -40,7 +40,8 @@ SET number = leases.number + 1, holder = excluded.holder, taken_at = excluded.ta
 RETURNING number
 """
 _END_EARLIER = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = %s AND datname = current_database() AND pid <> pg_backend_pid()
 """
 _LOCKED = """
 SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks

@@ -56,7 +56,9 @@ def end_session(url: str, owner: str) -> None:
     """End the session of a process at the server, as a server that restarts does."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (f"maestro {owner}",)
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = %s",
+            (f"maestro {owner}",),
         )
 
 
