@@ -161,11 +161,13 @@ class Budget:
         with self.store.begin(job=call.key.job_id) as tx:
             tx.jobs.steps.require_newest()
             tx.llm.budgets.release_reservation(call.key)
-            used_up = tx.llm.budgets.find_exceeded(call.budgets.limits)
-            for_all = used_up is not None and used_up.scope is BudgetScope.DAY
-            usd = call.usd if used_up is None else call.cheaper_usd
-            if usd and not for_all:
-                tx.llm.budgets.reserve_cost(call.key, call.budgets.payer, usd)
+            # Reserving compares the limits with sums that no other call can change before the commit.
+            used_up = tx.llm.budgets.reserve_cost(call.key, call.budgets.payer, call.usd or 0.0, call.budgets.limits)
+            call.reserved = used_up is None
+            if used_up is not None:
+                tx.llm.budgets.release_reservation(call.key)
+            if used_up is not None and used_up.scope is not BudgetScope.DAY and call.cheaper_usd:
+                tx.llm.budgets.reserve_cost(call.key, call.budgets.payer, call.cheaper_usd)
                 call.reserved = True
             return used_up
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import bindparam, case, delete, func, select, union_all, update
+from sqlalchemy import bindparam, case, delete, func, select, update
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent, AgentStatus
@@ -54,8 +54,6 @@ _OF_CALL = tuple(name for name in UsageRow.model_fields if name in LLMCall.model
 """The columns that a usage row copies from the row of its model call."""
 _OF_JOB = ("agent_id", "client_id", "conversation_id")
 """The columns that a usage row copies from its payer."""
-
-_PARTS = ("scope", "subject")
 
 Amounts: TypeAlias = Mapping[tuple[date, Scope], tuple[float, float]]
 """US dollars to add to the spent and to the reserved amount of a scope on a day."""
@@ -158,6 +156,13 @@ class Budgets(Repository):
 
     LEVEL = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
     """The columns that ``_levels_by_scope`` reads, in this order."""
+    _TODAY = PreparedStatement(
+        select(col(Spending.spent_usd), col(Spending.reserved_usd)).where(
+            col(Spending.day) == bindparam("today"),
+            col(Spending.scope) == bindparam("of_scope"),
+            col(Spending.subject) == bindparam("its_subject"),
+        )
+    )
     _OF_KEY = (
         col(Reservation.job_id) == bindparam("of_job"),
         col(Reservation.purpose) == bindparam("its_purpose"),
@@ -183,12 +188,9 @@ class Budgets(Repository):
 
     def read_level(self, scope: Scope) -> SpendingLevel:
         """Return the amounts that a scope has spent and reserved today."""
-        return self._read_levels([scope]).get(scope, SpendingLevel())
-
-    def find_exceeded(self, limits: Sequence[BudgetLimit]) -> BudgetLimit | None:
-        """Return the first of these limits that today's spending has reached, or None."""
-        scopes = [(limit.scope, limit.subject) for limit in limits]
-        return exceeded_limit(limits, self._read_levels(scopes) if scopes else {})
+        of_scope, its_subject = scope
+        row = self._read_row(self._TODAY, today=self.today, of_scope=of_scope, its_subject=its_subject)
+        return SpendingLevel(*row) if row is not None else SpendingLevel()
 
     def reserve_cost(
         self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[BudgetLimit] = ()
@@ -196,7 +198,7 @@ class Budgets(Repository):
         """Reserve the estimated cost of a call, in place of any reservation that the call already has.
 
         Returns the first of the limits that was reached without this reservation, or None. If a limit is returned, the
-        caller has to release the reservation. Make no other change in the transaction after this one.
+        caller has to release the reservation. The transaction may change only reservations after this one.
         """
         reservation = Reservation(
             **key.model_dump(),
@@ -322,11 +324,6 @@ class Budgets(Repository):
         statement, values = _spending_change(amounts)
         return scoped.write_now(lambda: self._run_returning(statement, **values))
 
-    def _read_levels(self, scopes: Sequence[Scope]) -> Mapping[Scope, SpendingLevel]:
-        return _levels_by_scope(
-            self._read_rows(_levels_statement(len(scopes)), day=self.today, **_scope_parameters(scopes))
-        )
-
 
 @cache
 def _spending_statement(count: int) -> PreparedStatement:
@@ -363,29 +360,6 @@ def _add_up(sums: dict[tuple[Any, ...], tuple[float, float]], amounts: Amounts) 
     for row, (spent, reserved) in amounts.items():
         before = sums.get(row, (0.0, 0.0))
         sums[row] = before[0] + spent, before[1] + reserved
-
-
-@cache
-def _levels_statement(count: int) -> PreparedStatement:
-    """Return the statement that reads the spending of ``count`` scopes on a day."""
-    # Each scope has its own query: with one condition for all scopes, SQLite reads all rows of the day.
-    return PreparedStatement(
-        union_all(
-            *(
-                select(*Budgets.LEVEL).where(
-                    col(Spending.day) == bindparam("day"),
-                    col(Spending.scope) == bindparam(f"scope_{place}"),
-                    col(Spending.subject) == bindparam(f"subject_{place}"),
-                )
-                for place in range(count)
-            )
-        )
-    )
-
-
-def _scope_parameters(scopes: Sequence[Scope]) -> dict[str, object]:
-    named = enumerate(scopes)
-    return {f"{name}_{place}": value for place, scope in named for name, value in zip(_PARTS, scope, strict=True)}
 
 
 def _reserved_amount(row: tuple[Any, ...]) -> ReservedAmount:

@@ -104,13 +104,20 @@ def test_a_call_settles_in_the_day_in_which_it_was_reserved(rows: JobRows, key: 
 
 def test_a_limit_holds_for_a_day_and_for_its_own_subject(rows: JobRows, key: CallKey) -> None:
     mine, other = BudgetLimit(BudgetScope.AGENT, "1", 1.0), BudgetLimit(BudgetScope.AGENT, "2", 1.0)
+    next_call = CallKey(job_id=rows.add(), number=1)
     reserve(rows, key)
-    with rows.store.view() as tx:
-        assert tx.llm.budgets.find_exceeded([other, mine]) is mine
-        assert tx.llm.budgets.find_exceeded([other]) is None
+
+    def exceeded(*limits: BudgetLimit) -> BudgetLimit | None:
+        with rows.store.begin() as tx:
+            payer = tx.jobs.callers.read_payer(key.job_id)
+            found = tx.llm.budgets.reserve_cost(next_call, payer, 0.25, limits)
+            tx.llm.budgets.release_reservation(next_call)
+            return found
+
+    assert exceeded(other, mine) is mine
+    assert exceeded(other) is None
     rows.clock.go(days=1)
-    with rows.store.view() as tx:
-        assert tx.llm.budgets.find_exceeded([mine]) is None
+    assert exceeded(mine) is None
 
 
 def test_adding_and_taking_away_leaves_nothing_behind(rows: JobRows) -> None:
