@@ -257,7 +257,7 @@ class SessionLeases:
                 else:
                     session.send_heartbeat()
                     self._take_missing(session)
-            except psycopg.Error as error:
+            except Exception as error:  # noqa: BLE001 - without heartbeats the process would lose all leases for good
                 self._drop_session(error)
 
     def _drop_session(self, error: Exception) -> None:
