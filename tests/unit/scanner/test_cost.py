@@ -20,6 +20,9 @@ from tests.support.harmless_texts import harmless
 
 LONGEST = 4096
 ALLOWED_SECONDS = 0.05
+"""CPU time of one rule, which needs a hundred times less unless it backtracks."""
+ALLOWED_TOGETHER = 0.25
+"""CPU time of all rules, several times what they need on a slow machine."""
 THREADS = 16
 
 _PIECES = (
@@ -92,9 +95,9 @@ def rules() -> ShippedRules:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of some work: the least of three, because others use the machine too."""
+    """Return the CPU time of some work: the least of ten, because a busy machine slows down the CPU as well."""
     took = []
-    for _ in range(3):
+    for _ in range(10):
         started = time.process_time()
         work()
         took.append(time.process_time() - started)
@@ -117,7 +120,7 @@ def test_no_text_is_slow_for_any_rule(rules: ShippedRules) -> None:
 
 def test_no_text_of_one_piece_over_and_over_is_slow_for_all_rules_together(rules: ShippedRules) -> None:
     worst = max((scan(rules, text), text[:40]) for text in monotonous())
-    assert worst[0] < ALLOWED_SECONDS, worst
+    assert worst[0] < ALLOWED_TOGETHER, worst
 
 
 def test_four_times_the_text_does_not_take_sixteen_times_as_long(rules: ShippedRules) -> None:
