@@ -57,7 +57,7 @@ async def test_one_message_is_left(
         await until(lambda: any(awaited in post.content for post in discord.posts(channel)), what=awaited)
         await maestro.kill()
         await maestro.start()
-    sql = "SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id WHERE message_id = ? AND completed_at"
+    sql = "SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id WHERE message_id = ? AND completed_at > ''"
     await until(lambda: bool(evidence.rows(sql, str(said.id))), what="an end")
     [job] = evidence.rows(sql, str(said.id))
     [post] = discord.posts(channel)

@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from tests.chaos.conftest import ANN
+from tests.support.database import stored_text
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -123,7 +124,7 @@ async def test_killed_while_slack_tells_nobody_of_a_message(
 
 
 async def test_the_token_is_in_no_line_and_no_row(maestro: Maestro, evidence: Evidence) -> None:
-    for text in (maestro.log.read_text(), "\n".join(maestro.said), evidence.path.read_bytes().decode(errors="replace")):
+    for text in (maestro.log.read_text(), "\n".join(maestro.said), stored_text(evidence.path)):
         for token in (BOT_TOKEN, APP_TOKEN):
             assert token not in text
         assert "ticket-" not in text

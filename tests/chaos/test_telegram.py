@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.support.database import stored_text
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -154,6 +155,6 @@ async def test_the_token_is_in_no_line_and_no_row(
     assert inside.path in telegram.downloads
     log = maestro.log.read_text()
     assert "telegram" in log
-    for text in (log, "\n".join(maestro.said), evidence.path.read_bytes().decode(errors="replace")):
+    for text in (log, "\n".join(maestro.said), stored_text(evidence.path)):
         assert TOKEN not in text
         assert TOKEN.partition(":")[2] not in text

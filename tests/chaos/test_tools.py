@@ -131,7 +131,7 @@ async def test_a_question_survives_a_crash(maestro: Maestro, evidence: Evidence,
     (answer,) = evidence.answers(job["id"])
     assert "Lisbon" in answer
     assert len(evidence.rows("SELECT id FROM questions WHERE job_id = ?", job["id"])) == 1
-    notices = evidence.rows("SELECT id FROM queue WHERE notice LIKE '%Which city?%' AND channel = ?", job["channel"])
+    notices = evidence.rows("SELECT id FROM queue WHERE notice LIKE ? AND channel = ?", "%Which city?%", job["channel"])
     assert len(notices) == 1
     assert len(noted(maestro)) <= 1
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.support.database import stored_text
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -134,6 +135,6 @@ async def test_what_was_said_while_nobody_lived_is_answered(
 
 
 async def test_the_tokens_are_in_no_line_and_no_row(maestro: Maestro, evidence: Evidence) -> None:
-    for text in (maestro.log.read_text(), "\n".join(maestro.said), evidence.path.read_bytes().decode(errors="replace")):
+    for text in (maestro.log.read_text(), "\n".join(maestro.said), stored_text(evidence.path)):
         for token in (ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN):
             assert token not in text

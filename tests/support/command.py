@@ -1,6 +1,7 @@
 """The installed command ``maestro``, as a person runs it."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.forking import PATIENCE, Ended, forked
+from tests.support.postgresql import store_environment
 
 __all__ = ["COMMAND", "PATIENCE", "Ended", "Ports", "UpProcess", "maestro", "up"]
 
@@ -71,8 +73,16 @@ async def maestro(
 @asynccontextmanager
 async def up(folder: Path, ports: Ports, command: Path = COMMAND) -> AsyncIterator[UpProcess]:
     """Run ``maestro up`` in a folder, ready when the block begins, ended when it is over."""
+    # Another command has been installed without the driver of PostgreSQL.
+    store = store_environment(folder / "data" / "maestro.db") if command == COMMAND else {}
     process = await asyncio.create_subprocess_exec(
-        command, "up", *ports.options, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        command,
+        "up",
+        *ports.options,
+        cwd=folder,
+        env={**os.environ, **store},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     running = UpProcess(process)
     try:

@@ -76,6 +76,11 @@ def dump(path: Path) -> str:
         return "\n".join(database.iterdump())
 
 
+def stored_text(path: Path) -> str:
+    """Return everything that the store of this path has, with rows that were deleted where they are still in a file."""
+    return dump(path) if postgresql.wanted() else path.read_bytes().decode(errors="replace")
+
+
 @contextmanager
 def _postgresql(path: Path) -> Iterator[psycopg.Connection[NamedRow]]:
     with psycopg.connect(postgresql.database_url(path), row_factory=_named_row) as connection:
