@@ -24,7 +24,7 @@ def test_of_calls_that_reserve_the_rest_of_a_budget_at_once_one_gets_it(tmp_path
         with store.view() as tx:
             payers = [tx.jobs.callers.read_payer(key.job_id) for key in keys]
         calls = [
-            CallReservation(key, PayerBudgets(payer, [DAY], None, ""), DAY.usd)
+            CallReservation(key, PayerBudgets(payer, (DAY,), None, ""), DAY.usd)
             for key, payer in zip(keys, payers, strict=True)
         ]
         unused: Any = mock.sentinel
