@@ -17,7 +17,7 @@ from unittest import mock
 import psycopg
 from structlog.testing import capture_logs
 
-from maestro.store.engine.round_trips import StoreConnection
+from maestro.store.engine.round_trips import StoreConnection, StoreCursor
 from tests.support import postgresql
 from tests.support.instance import Instance, running_instance
 from tests.support.message_cost import MessageCounter
@@ -60,19 +60,23 @@ class ServerCounter:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Put the counter in."""
-        wait, execute = psycopg.Connection.wait, psycopg.Cursor.execute
+        wait = psycopg.Connection.wait
 
         def counted_wait(connection: Any, gen: Any, *args: Any, **named: Any) -> Any:
             return wait(connection, self._follow(connection, gen), *args, **named)
 
-        def counted_execute(cursor: Any, query: Any, *args: Any, **named: Any) -> Any:
-            if self.counts is not None and isinstance(cursor.connection, StoreConnection):
-                self.counts.waiting.setdefault(id(cursor.connection), []).append(" ".join(str(query).split()))
-            return execute(cursor, query, *args, **named)
+        def counted(run: Callable[..., Any]) -> Callable[..., Any]:
+            def counted_run(cursor: Any, query: Any, *args: Any, **named: Any) -> Any:
+                if self.counts is not None and isinstance(cursor.connection, StoreConnection):
+                    self.counts.waiting.setdefault(id(cursor.connection), []).append(" ".join(str(query).split()))
+                return run(cursor, query, *args, **named)
+
+            return counted_run
 
         with (
             mock.patch.object(psycopg.Connection, "wait", counted_wait),
-            mock.patch.object(psycopg.Cursor, "execute", counted_execute),
+            mock.patch.object(StoreCursor, "execute", counted(StoreCursor.execute)),
+            mock.patch.object(StoreCursor, "queue", counted(StoreCursor.queue)),
         ):
             yield
 

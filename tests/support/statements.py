@@ -43,9 +43,16 @@ def _recorded(driver: StoreConnection) -> Iterator[list[str]]:
 
     class Recording(before):  # type: ignore[misc, valid-type]
         def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            self._record(query, params)
+            return super().execute(query, params, **options)
+
+        def queue(self, query: Any, params: Any) -> None:
+            self._record(query, params)
+            super().queue(query, params)
+
+        def _record(self, query: Any, params: Any) -> None:
             with psycopg.ClientCursor(driver) as writing:
                 found.append(writing.mogrify(query, params))
-            return super().execute(query, params, **options)
 
     driver.send_deferred()
     driver.cursor_factory = Recording

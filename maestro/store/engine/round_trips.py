@@ -20,6 +20,21 @@ class DeferredStatement:
         self.cursor: psycopg.Cursor[tuple[Any, ...]] | None = None
 
 
+class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """A cursor whose statement can wait in a pipeline for the statements after it."""
+
+    def queue(self, query: Any, params: Sequence[Any] | None) -> None:
+        """Add a statement to the connection's pipeline.
+
+        ``execute`` would wait for the socket and send each statement in a packet of its own, which is a third of the
+        driver's CPU time.
+        """
+        for _ in self._start_query(query):
+            raise AssertionError("the beginning of a statement needs no answer in a pipeline")
+        for _ in self._maybe_prepare_gen(self._convert_query(query, params)):
+            raise AssertionError("a statement is queued in a pipeline without an answer")
+
+
 class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose deferred statements are sent, in order, with the next statement in one round trip.
 
@@ -29,6 +44,7 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def __init__(self, pgconn: Any, row_factory: Any = tuple_row) -> None:
         super().__init__(pgconn, row_factory)
+        self.cursor_factory = StoreCursor
         self._deferred: list[DeferredStatement] = []
         self.awaited: tuple[str, ...] = ()
         self.before: Callable[[], None] | None = None
@@ -94,8 +110,9 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     def _send(self) -> None:
         deferred, self._deferred = self._deferred, []
         for statement in deferred:
-            statement.cursor = super().cursor()
-            statement.cursor.execute(statement.sql, statement.parameters or None)
+            cursor: Any = super().cursor()
+            cursor.queue(statement.sql, statement.parameters or None)
+            statement.cursor = cursor
 
 
 def remove_values(error: Exception) -> BaseException | None:
