@@ -1,6 +1,7 @@
 """One Maestro per module and worker; its process may be dead and alive again between two tests."""
 
-from collections.abc import AsyncIterator, Iterator
+import json
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
 import pytest_asyncio
@@ -56,3 +57,23 @@ async def maestro(lasting: Maestro, llm: LLMServer) -> Maestro:
 @pytest.fixture
 def evidence(lasting: Maestro) -> Evidence:
     return Evidence(lasting.data)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what the process logged and what the store knows of its newest jobs."""
+    report = yield
+    process = getattr(item, "funcargs", {}).get("maestro")
+    if report.failed and isinstance(process, Maestro):
+        evidence = Evidence(process.data)
+        tables = {
+            "inbox": "SELECT id, platform, content, job_id FROM inbox ORDER BY id DESC LIMIT 8",
+            "queue": "SELECT * FROM queue ORDER BY created_at DESC LIMIT 4",
+            "job_steps": "SELECT * FROM job_steps ORDER BY id DESC LIMIT 8",
+            "deliveries": "SELECT * FROM deliveries ORDER BY id DESC LIMIT 4",
+            "connectors": "SELECT * FROM connectors",
+        }
+        found = {name: evidence.rows(statement) for name, statement in tables.items()}
+        report.sections.append(("The store", json.dumps(found, indent=1, default=str)))
+        report.sections.append(("Log of Maestro", process.log.read_text()[-6000:]))
+    return report
