@@ -93,6 +93,8 @@ class RetentionService:
                 return False
         self._deleted = Counter()
         self._run_round(self._settings())
+        while self._store.return_space():
+            self._pause()
         with self._store.begin() as tx:
             result = json.dumps(self._deleted)
             tx.system.maintenance.save_progress(name, holder, finished_at=tx.now, result=result, held_until=tx.now)

@@ -101,7 +101,8 @@ class Store:
                 link.flush_writes()
             finally:
                 self._open.link = None
-        self._database.restore_reserve()
+        if self._database.reserve is not None:
+            self._database.reserve.restore()
         link.call_after_commit()
 
     def widen_scope(self, work: Callable[[], Result]) -> Result:
@@ -198,16 +199,23 @@ class Store:
                 self._database.test_write()
         except StoreBusy as error:
             return str(error)
-        self._database.restore_reserve()
-        return NO_ROOM if self._database.lacks_reserve else None
+        if (reserve := self._database.reserve) is None:
+            return None
+        reserve.restore()
+        return NO_ROOM if reserve.is_missing else None
+
+    def return_space(self) -> bool:
+        """Return some of the space of deleted rows to the disk, in a short transaction; return whether to go on."""
+        return self._database.return_space()
 
     def create_reserve(self) -> None:
         """Maintain a reserve file; when the disk is full, its space is released to commit answers."""
-        self._database.create_reserve()
+        if self._database.reserve is not None:
+            self._database.reserve.create()
 
     def release_reserve(self) -> bool:
         """Delete the reserve file to free its space; return false if the file was already deleted."""
-        return self._database.release_reserve()
+        return self._database.reserve is not None and self._database.reserve.release()
 
     def close(self) -> None:
         self._database.close()

@@ -20,6 +20,7 @@ from maestro.operations import retention
 from maestro.operations.conversations import remove_discarded_files
 from maestro.operations.retention import CHUNK, RetentionService
 from maestro.store.conversations.retention import REDELIVERY
+from maestro.store.engine import sqlite
 from maestro.store.files import MediaFolder
 from maestro.store.replays import preview_replay
 from maestro.store.store import Store
@@ -95,6 +96,23 @@ async def test_texts_of_calls_go_first_then_the_conversation_then_the_job_and_th
     old.go(days=31)
     assert [old.count(table) for table in ("queue", "job_steps", "llm_calls", "inbox")] == [0, 0, 0, 0]
     assert old.counted == {"calls": 1, "conversations": 1, "jobs": 1, "inbox": 1}
+
+
+@pytest.mark.sqlite_only(reason="autovacuum of PostgreSQL frees the space")
+async def test_the_file_gets_smaller_without_stopping_others_for_long(
+    old: Old, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "RETURNED_PAGES", 20)
+
+    def pages(name: str = "page_count") -> int:
+        return int(query(old.rows.store.location, f"PRAGMA {name}")[0][0])  # type: ignore[arg-type]
+
+    for number in range(20):
+        await talk(old.rows, f"{number} " * 10_000)
+    before = pages()
+    old.go(days=100)
+    assert pages() < before * 0.6
+    assert pages("freelist_count") < pages() * 2 * sqlite.KEPT_SHARE
 
 
 async def test_the_sums_of_usage_stay(old: Old) -> None:

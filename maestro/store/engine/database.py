@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from sqlalchemy import Connection, make_url
 
 from maestro.domain.errors import ConfigurationError
+from maestro.store.engine.reserve import Reserve
 from maestro.store.engine.scopes import Scope
 
 Location: TypeAlias = Path | str
@@ -76,18 +77,12 @@ class Database(Protocol):
     def test_write(self) -> None:
         """Test writing."""
 
-    def create_reserve(self) -> None:
-        """Maintain space on the disk that ``release_reserve`` can release."""
-
-    def release_reserve(self) -> bool:
-        """Release the space of ``create_reserve``; return false if there is none."""
-
-    def restore_reserve(self) -> None:
-        """Reserve released space again if the disk has room for it."""
-
     @property
-    def lacks_reserve(self) -> bool:
-        """Whether the reserve was released and could not be created again."""
+    def reserve(self) -> Reserve | None:
+        """The reserve on the disk of the database, or None if a server manages the disk."""
+
+    def return_space(self) -> bool:
+        """Return some of the space of deleted rows to the disk; return whether to go on."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -179,6 +179,7 @@ class PostgresqlDatabase:
     """A database on a PostgreSQL server that several hosts share."""
 
     has_scopes = True
+    reserve = None
 
     def __init__(self, url: str, busy_seconds: float = BUSY_SECONDS, connections: int = CONNECTIONS) -> None:
         self._name = name_of(url)
@@ -258,19 +259,8 @@ class PostgresqlDatabase:
         with self.begin_transaction() as connection:
             _driver(connection).send_deferred()
 
-    def create_reserve(self) -> None:
-        """Do nothing, because the space of a server's disk is not managed from here."""
-
-    def release_reserve(self) -> bool:
-        """Return false; see ``create_reserve``."""
-        return False
-
-    def restore_reserve(self) -> None:
-        """Do nothing; see ``create_reserve``."""
-
-    @property
-    def lacks_reserve(self) -> bool:
-        """False; see ``create_reserve``."""
+    def return_space(self) -> bool:
+        """Return false: autovacuum frees the space of deleted rows."""
         return False
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class Reserve:
 
     def create(self) -> None:
         """Create the reserve file, and recreate it after each release."""
-        self._wanted = True
+        self._wanted, self.look_at = True, 0.0
         self.restore()
 
     def release(self) -> bool:
@@ -53,6 +53,8 @@ class Reserve:
 
     def restore(self) -> None:
         """Create the reserve file again if it is missing and the disk has room for twice its size."""
+        if time.monotonic() < self.look_at:
+            return
         self.look_at = time.monotonic() + LOOK_SECONDS
         if not self.is_missing:
             return

@@ -5,7 +5,7 @@ See docs/invariants.md: transactions.
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +46,11 @@ log = structlog.get_logger(__name__)
 
 MARK_BUSY_SECONDS = 5.0
 
+RETURNED_PAGES = 500
+"""The most pages (4 kB each) that one transaction returns to the disk, so that others wait for milliseconds."""
+KEPT_SHARE = 0.1
+"""The share of the file that may be free: new rows fill it soon."""
+
 
 def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
     """Return the engine for writing, with a pool of one connection.
@@ -53,7 +58,10 @@ def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
     A thread waits for the connection in Python and is woken at once, instead of polling the lock of SQLite.
     """
     # ``secure_delete`` overwrites deleted content; its default differs between builds of SQLite.
-    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+    pragmas = ["journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"]
+    if not path.exists():
+        # It counts only before the first write; on each later connection it would be a commit. See ``return_space``.
+        pragmas.insert(0, "auto_vacuum=INCREMENTAL")
     return create_database_engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
 
 
@@ -153,7 +161,7 @@ def describe_damage(path: Path, cause: BaseException | None) -> str:
 
 
 def create_database_engine(
-    path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_seconds: float = BUSY_SECONDS
+    path: Path, begin: str, pragmas: Sequence[str], size: int, busy_seconds: float = BUSY_SECONDS
 ) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
@@ -335,9 +343,8 @@ class SqliteDatabase:
         self._writer = Writer(path, busy_seconds)
         self._readers = open_readers(path)
         self._commits = CommitMark(path)
-        self._reserve = Reserve(path)
+        self.reserve = Reserve(path)
         self.begin_transaction, self.test_write = self._writer.begin_transaction, self._writer.test_write
-        self.create_reserve, self.release_reserve = self._reserve.create, self._reserve.release
 
     @property
     def history(self) -> WriteHistory:
@@ -355,15 +362,19 @@ class SqliteDatabase:
         with self._failures():
             return self._commits.read_mark()
 
-    def restore_reserve(self) -> None:
-        """Create a released reserve again if the disk has room for it."""
-        if time.monotonic() >= self._reserve.look_at:
-            self._reserve.restore()
+    def return_space(self) -> bool:
+        """Return up to ``RETURNED_PAGES`` free pages to the disk, and keep a share of the file for new rows.
 
-    @property
-    def lacks_reserve(self) -> bool:
-        """Whether the reserve was released and could not be created again."""
-        return self._reserve.is_missing
+        Return whether to go on. A file of release 0.1.0 keeps its size until it is converted; see
+        docs/howto/delete-old-data.md.
+        """
+        with self.begin_transaction() as connection:
+            driver = driver_connection(connection)
+            pages, free = (driver.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count"))
+            surplus = min(free - round(pages * KEPT_SHARE), RETURNED_PAGES)
+            for _ in range(surplus):  # the driver frees one page in a call, whatever the pragma asks for
+                driver.execute("PRAGMA incremental_vacuum(1)")
+            return bool(driver.execute("PRAGMA freelist_count").fetchone()[0] < free)
 
     def listen(self, heard: Callable[[], None]) -> float:
         """Return 0: SQLite tells no process of a commit, but each process can look for one within microseconds."""

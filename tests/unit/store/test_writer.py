@@ -175,7 +175,7 @@ def test_the_reserve_is_on_the_disk_and_given_up_once(store: Store) -> None:
     assert not reserve.exists()
     assert not store.release_reserve()
     assert store.find_problem() == NO_ROOM
-    sqlite_of(store)._reserve.look_at = 0.0  # as if it was long ago
+    sqlite_of(store).reserve.look_at = 0.0  # as if it was long ago
     assert store.find_problem() is None
     assert reserve.exists()
     assert sorted(path_of(store).parent.glob("*reserve*")) == [reserve]
