@@ -24,7 +24,7 @@ from tests.support.chatting import Person, person
 from tests.support.evidence import Evidence
 from tests.support.instance import free_port, until
 from tests.support.llm_server import LLMServer
-from tests.support.next_release import NEXT, NUMBER, NextPart, copy_next_release
+from tests.support.next_release import NEXT, NUMBER, ReleasePart, copy_next_release
 from tests.support.separate import READY, Separate, TemporalApart
 
 pytestmark = [
@@ -69,9 +69,9 @@ class Upgrade:
         self.connect = self.part("connect", "web", "--health-port", str(free_port()))
         self.api = self.part("api")
 
-    def part(self, *command: str) -> NextPart:
+    def part(self, *command: str) -> ReleasePart:
         store = self.maestro.data / "maestro.db"
-        return NextPart(self._release, store, self.maestro.folder, "--config", str(self.maestro.config), *command)
+        return ReleasePart(self._release, store, self.maestro.folder, "--config", str(self.maestro.config), *command)
 
     async def run(self, words: str, *command: str) -> None:
         """Run a command of the next release to its end, which says these words."""

@@ -56,7 +56,7 @@ def next_release(folder: Path, *, contracts: bool = False) -> Iterator[str]:
 
 
 PACKAGES = ("activities", "api", "connectors", "maestro", "temporal", "workflows")
-NUMBER = "0.2.0"
+NUMBER = "9.0.0"
 COMMAND_BEFORE = "        for group in path(self._results.get):\n"
 """Where the workflow of the next release makes one more command."""
 
@@ -76,8 +76,8 @@ def copy_next_release(folder: Path) -> Path:
     return folder
 
 
-class NextPart(Part):
-    """A process of the next release, started by its own code; ``arguments`` are what stands behind ``maestro``."""
+class ReleasePart(Part):
+    """A process of another release, started by its own code; ``arguments`` are what stands behind ``maestro``."""
 
     def __init__(self, release: Path, store: Path, folder: Path, *arguments: str) -> None:
         super().__init__([sys.executable, "-m", "maestro.cli", *arguments], folder)

@@ -1,0 +1,1 @@
+"""What earlier releases wrote, to be read by this one."""
