@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up set-up-to-run up test test-postgresql check bench kills format lock clean compiled-tests
+.PHONY: help set-up set-up-to-run up test test-postgresql check bench kills release format lock clean compiled-tests
 
 # The slowest first: they run side by side.
 CHECKS := check-types check-style check-imports check-architecture
@@ -65,6 +65,13 @@ bench: set-up ## Measure Maestro on this machine; ARGS="--only throughput,latenc
 kills: set-up ## Kill Maestro at every point and 300 random moments, which takes about half an hour
 	MAESTRO_TEST_KILLS=300 MAESTRO_TEST_ALL_CRASH_POINTS=1 $(PYTEST) \
 	  tests/chaos/test_seeded_kills.py tests/chaos/test_crash_points.py $(ARGS)
+
+RELEASE_TESTS := tests/unit/test_release.py tests/unit/test_requirements.py tests/acceptance/test_installed.py \
+  tests/acceptance/test_upgrade.py
+
+release: set-up ## Build and check wheel, source distribution, SBOM and licences of the last commit; publishes nothing
+	$(PYTEST) $(RELEASE_TESTS)
+	$(BIN)/python -m scripts.release
 
 format: set-up ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format

@@ -1,0 +1,1 @@
+"""Programs for development: the environment, sample texts, and releases."""
