@@ -1,7 +1,7 @@
 """The requests about a worker deployment: its versions, the current one, and the version of a workflow (ADR 48)."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import sha256
@@ -37,9 +37,11 @@ from activities.media import MediaActivities
 from activities.routing import TypingActivities
 from maestro import domain
 from maestro.domain.errors import TemporalUnavailable
+from maestro.domain.health import Diagnosis, DiagnosisLevel
 from maestro.domain.release import release
-from temporal.client import ASK_TIMEOUT
-from temporal.namespace import POLLER_COUNTS
+from temporal.client import ASK_TIMEOUT, AWAY, connect
+from temporal.endpoint import Endpoint
+from temporal.namespace import CONNECT_SECONDS, POLLER_COUNTS
 
 CHANGE_TIMEOUT = timedelta(seconds=15)
 """The timeout of a change of the current version, which Temporal answers when all parts of the server know it."""
@@ -112,6 +114,7 @@ class DeploymentState:
     """The current version of a deployment, and the versions by whether they were replaced before."""
 
     current: str
+    builds: tuple[str, ...]
     replaced: frozenset[str]
     token: bytes
 
@@ -119,8 +122,10 @@ class DeploymentState:
     def of(cls, answer: DescribeWorkerDeploymentResponse) -> "DeploymentState":
         """Read Temporal's description."""
         info = answer.worker_deployment_info
+        builds = tuple(one.deployment_version.build_id for one in info.version_summaries)
         replaced = (one.deployment_version.build_id for one in info.version_summaries if one.status in _REPLACED)
-        return cls(info.routing_config.current_deployment_version.build_id, frozenset(replaced), answer.conflict_token)
+        current = info.routing_config.current_deployment_version.build_id
+        return cls(current, builds, frozenset(replaced), answer.conflict_token)
 
 
 async def describe_deployment(client: Client, deployment: str) -> DeploymentState | None:
@@ -133,6 +138,38 @@ async def describe_deployment(client: Client, deployment: str) -> DeploymentStat
             return None
         raise
     return DeploymentState.of(answer)
+
+
+async def diagnose_versions(endpoint: Endpoint, main_queue: str) -> list[Diagnosis]:
+    """Return with which build new jobs begin, and which builds have open workflows, within about five seconds.
+
+    Without an answer there is no diagnosis: that of the server names the cause.
+    """
+    own, level, fix = WorkerVersion.of_queue(main_queue), DiagnosisLevel.FINE, ""
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            client = await connect(endpoint)
+            state = await describe_deployment(client, own.deployment)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            builds = state.builds if state is not None else ()
+            counts = await asyncio.gather(*(_count_open(client, replace(own, build=build)) for build in builds))
+    except AWAY:
+        return []
+    if state is None or not state.current:
+        found = "no worker has polled with a version yet, so new jobs begin with any"
+    else:
+        found = f"new jobs begin with {state.current}"
+        if state.current != own.build:
+            level, fix = DiagnosisLevel.NOTE, "`maestro promote` lets new jobs begin with this release."
+            found += f", and this release is {own.build}"
+    working = ", ".join(f"{count} of {build}" for build, count in zip(builds, counts, strict=True) if count)
+    found += f"; open workflows: {working or 'none'}"
+    return [Diagnosis(check="worker versions", verdict=level, found=found, fix=fix)]
+
+
+async def _count_open(client: Client, version: WorkerVersion) -> int:
+    query = f"ExecutionStatus = 'Running' AND TemporalWorkerDeploymentVersion = '{version}'"
+    return (await client.count_workflows(query, rpc_timeout=ASK_TIMEOUT)).count
 
 
 async def set_current(client: Client, version: WorkerVersion, *, first: bool = False, token: bytes = b"") -> None:

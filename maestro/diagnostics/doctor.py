@@ -19,8 +19,18 @@ from maestro.domain.health import Diagnosis
 from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.skills.files import choose_files
 from maestro.domain.webhooks.webhook import Webhook, checked_secret
-from maestro.installation.data_folder import SEALED, SecretKeys, data_folder_holder, embedded_server_of, existing_keys
-from maestro.installation.storage import open_files
+from maestro.installation.data_folder import (
+    SEALED,
+    KeyName,
+    SecretKeys,
+    data_folder_holder,
+    embedded_server_of,
+    existing_keys,
+    fingerprint_of,
+    has_key,
+    key_source,
+)
+from maestro.installation.storage import describe_other_key, open_files
 from maestro.operations.skills import SkillFolder
 from maestro.settings import Survey, survey_settings
 from maestro.settings.environment import find_file
@@ -47,6 +57,10 @@ SKILLS_CHECK = "skills"
 STORE_CHECK = "store"
 SCHEDULES_CHECK = "schedules"
 WEBHOOKS_CHECK = "webhooks"
+KEYS_CHECK = "keys"
+RETENTION_CHECK = "retention"
+RETENTION = {"messages_days": "conversations", "jobs_days": "jobs", "calls_days": "texts of model calls"}
+"""What is deleted after the days of each setting."""
 PAGES_SECONDS = 2.0
 """Seconds for reading the pages of the database; a database that takes longer is read only in part."""
 MOST_NAMED = 10
@@ -215,6 +229,37 @@ def check_webhooks(stored: Sequence[Webhook], keys: SecretKeys) -> list[Diagnosi
     return [fine(WEBHOOKS_CHECK, f"{len(enabled)} of {len(stored)} are enabled")]
 
 
+def check_keys(subject: Examined, recorded: Mapping[str, str]) -> list[Diagnosis]:
+    """Return where this host has its keys from, and whether they are those ``recorded`` by the hosts of the store."""
+    settings, found, fitting = subject.settings, list[Diagnosis](), list[str]()
+    for name in KeyName:
+        if not has_key(settings, name):
+            if name in recorded:
+                problem = f"this host has no key keys.{name}, and the other hosts of the store share one"
+                found.append(
+                    broken(KEYS_CHECK, problem, f"Set keys.{name} (MAESTRO_KEYS_{name.upper()}) to their key.")
+                )
+            else:
+                fitting.append(f"{name}: none yet, Maestro makes one when it needs it")
+        elif recorded.get(name) not in {None, fingerprint_of(settings, name)}:
+            problem, _, fix = describe_other_key(settings, name).partition(". ")
+            found.append(broken(KEYS_CHECK, problem, fix))
+        else:
+            same = ", the same as that of the store" if name in recorded else ""
+            fitting.append(f"{name}: {key_source(settings, name)}{same}")
+    return [*found, *([fine(KEYS_CHECK, "; ".join(fitting))] if fitting else [])]
+
+
+def check_retention(subject: Examined, overrides: Mapping[str, object]) -> list[Diagnosis]:
+    """Return which data is deleted by its age; ``overrides`` are settings that were changed while Maestro ran."""
+    retention, kept = subject.settings.retention, list[str]()
+    for field, what in RETENTION.items():
+        alias = type(retention).model_fields[field].alias
+        if days := overrides.get(f"retention.{alias}", getattr(retention, field)):
+            kept.append(f"{what} after {days} days")
+    return [fine(RETENTION_CHECK, f"deletes {', '.join(kept)}" if kept else "off: nothing is deleted by its age")]
+
+
 def check_configuration(subject: Examined) -> list[Diagnosis]:
     """Return a diagnosis for each problem of the configuration; without one, a diagnosis that names the file in use."""
     survey = subject.survey
@@ -306,6 +351,8 @@ async def _store_and_connectors(subject: Examined) -> list[Diagnosis]:
     keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
     return [
         *diagnoses,
+        *await asyncio.to_thread(check_keys, subject, inspection.fingerprints),
+        *check_retention(subject, inspection.overrides),
         *check_schedules(inspection.schedules),
         *check_webhooks(inspection.webhooks, keys),
         *await check_connectors(subject, inspection.connectors),

@@ -33,6 +33,7 @@ from maestro.settings.accounts import convert_account, list_models, real_account
 from maestro.settings.addresses import temporal_endpoint
 from maestro.settings.environment import PROVIDER_VARIABLES, account_variable, found_accounts
 from maestro.store.inspection import read_stored_accounts
+from temporal.deployments import diagnose_versions
 from temporal.dispatcher import Queues
 from temporal.namespace import diagnose_temporal
 from temporal.server_process import HOST
@@ -69,7 +70,9 @@ def _diagnose_encryption(subject: Examined) -> list[Diagnosis]:
 async def _check_server(subject: Examined) -> list[Diagnosis]:
     endpoint, server = temporal_endpoint(subject.settings), subject.server
     if not subject.settings.temporal.embedded:
-        return list(await diagnose_temporal(endpoint, queue_names(subject.settings)))
+        main = subject.settings.temporal.task_queue
+        diagnose = diagnose_temporal(endpoint, queue_names(subject.settings)), diagnose_versions(endpoint, main)
+        return [diagnosis for group in await asyncio.gather(*diagnose) for diagnosis in group]
     if subject.holder.running:
         # The embedded server may run on another port than the configured one.
         endpoint = replace(endpoint, address=f"{HOST}:{server.port}") if server is not None else endpoint

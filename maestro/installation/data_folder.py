@@ -358,6 +358,12 @@ def fingerprint_of(settings: Settings, name: KeyName) -> str:
     return hmac.new(key, f"maestro {name}".encode(), hashlib.sha256).hexdigest()
 
 
+def key_source(settings: Settings, name: KeyName) -> str:
+    """Return where this host has a key from: a setting, or a file of the data folder."""
+    in_settings = bool(getattr(settings.keys, name))
+    return f"keys.{name} (MAESTRO_KEYS_{name.upper()})" if in_settings else f"{name}.key in {settings.data_dir}"
+
+
 def missing_key_message(settings: Settings) -> str:
     """Return why this host cannot encrypt secrets, and the fix."""
     return (

@@ -29,6 +29,7 @@ from maestro.installation.data_folder import (
     SecretKeys,
     close_to_others,
     fingerprint_of,
+    key_source,
     signing_key_file,
 )
 from maestro.installation.leases import hold_start_lock
@@ -168,7 +169,7 @@ def require_same_keys(store: Store, settings: Settings) -> None:
     with store.begin() as tx:
         for name in KeyName:
             if not tx.system.fingerprints.record_fingerprint(name, fingerprint_of(settings, name)):
-                raise ConfigurationError(_describe_other_key(settings, name))
+                raise ConfigurationError(describe_other_key(settings, name))
 
 
 def accept_keys(settings: Settings) -> None:
@@ -178,15 +179,15 @@ def accept_keys(settings: Settings) -> None:
             tx.system.fingerprints.replace_fingerprint(name, fingerprint_of(settings, name))
 
 
-def _describe_other_key(settings: Settings, name: KeyName) -> str:
+def describe_other_key(settings: Settings, name: KeyName) -> str:
+    """Return a sentence for a key that is not the one of the store, and further ones for the fix."""
     setting = f"keys.{name} (MAESTRO_KEYS_{name.upper()})"
-    source = setting if getattr(settings.keys, name) else f"{name}.key in {settings.data_dir}"
     effect = "refuse its logins" if name is KeyName.SIGNING else "not be able to read the keys of accounts and bots"
     reading = "`base64 < signing.key`" if name is KeyName.SIGNING else "the content of secrets.key"
     return (
-        f"{source} is another key than that of the store {name_of(settings.database)}: other hosts would {effect}. "
-        f"Give all hosts the same {setting}: {reading} in the data folder of the host that was started first. After a "
-        "deliberate change of keys, run `maestro migrate --accept-keys`."
+        f"{key_source(settings, name)} is another key than that of the store {name_of(settings.database)}: "
+        f"other hosts would {effect}. Give all hosts the same {setting}: {reading} in the data folder of the host that "
+        "was started first. After a deliberate change of keys, run `maestro migrate --accept-keys`."
     )
 
 

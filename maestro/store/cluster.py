@@ -1,8 +1,10 @@
 """Queries for the rows by which processes on several hosts agree: fencing numbers of leases, fingerprints of keys."""
 
+from collections.abc import Mapping
+
 from sqlalchemy import bindparam, delete
 from sqlalchemy import select as columns
-from sqlmodel import col
+from sqlmodel import col, select
 
 from maestro.domain.cluster import FencingNumber, KeyFingerprint
 from maestro.domain.errors import LeaseLost
@@ -39,6 +41,10 @@ class KeyFingerprints(Repository):
     _READ = PreparedStatement(
         columns(col(KeyFingerprint.fingerprint)).where(col(KeyFingerprint.name) == bindparam("of_key"))
     )
+
+    def list_fingerprints(self) -> Mapping[str, str]:
+        """Return the recorded fingerprints by the names of their keys."""
+        return {row.name: row.fingerprint for row in self._find_all(select(KeyFingerprint))}
 
     def record_fingerprint(self, name: str, fingerprint: str) -> bool:
         """Record the fingerprint of a key if none is recorded; return whether the recorded one is the same."""

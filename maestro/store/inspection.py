@@ -3,9 +3,9 @@
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,11 +21,13 @@ from maestro.domain.schedules.schedule import ScheduleColumns
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.background.schedules import Schedules
 from maestro.store.background.webhooks import WebhookEndpoints
+from maestro.store.cluster import KeyFingerprints
 from maestro.store.engine.database import Location, administer
 from maestro.store.engine.repository import Link
 from maestro.store.engine.schema import require_release
 from maestro.store.llm.accounts import Accounts
 from maestro.store.platforms.bots import Bots
+from maestro.store.users.audit import SettingsOverrides
 from maestro.store.users.users import WebUsers
 
 STEPS_BETWEEN_LOOKS = 10_000
@@ -37,7 +39,7 @@ class Inspection:
     """The content, condition and size in bytes of the store; ``damage`` is SQLite's report, empty for none.
 
     ``thorough`` is false if the time limit ended the check before it reached every page. A PostgreSQL server checks its
-    own pages.
+    own pages. ``fingerprints`` are those of the keys that hosts share, ``overrides`` the settings changed at run time.
     """
 
     damage: str
@@ -49,6 +51,8 @@ class Inspection:
     schedules: Sequence[ScheduleColumns] = ()
     webhooks: Sequence[Webhook] = ()
     bots: Sequence[BotInstance] = ()
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, object] = field(default_factory=dict)
 
 
 def inspect_database(location: Location, seconds: float) -> Inspection:
@@ -73,6 +77,8 @@ def inspect_database(location: Location, seconds: float) -> Inspection:
                 schedules=Schedules(link, datetime.now(UTC)).list_schedules(),
                 webhooks=WebhookEndpoints(link, datetime.now(UTC)).list_webhooks(),
                 bots=Bots(link, datetime.now(UTC)).list_bots(),
+                fingerprints=KeyFingerprints(link, datetime.now(UTC)).list_fingerprints(),
+                overrides=SettingsOverrides(link, datetime.now(UTC)).read_values(),
             )
 
 

@@ -66,6 +66,8 @@ async def test_a_fresh_folder_is_fine_and_stays_empty(tmp_path: Path, ports: Por
     assert "can be created" in report.of("data folder").found
     assert "first start creates it" in report.of("store").found
     assert "maestro up" in report.of("Temporal").fix
+    assert "signing: none yet" in report.of("keys").found
+    assert "off" in report.of("retention").found
     assert "demo model" in report.of("accounts").found
     assert "ANTHROPIC_API_KEY" in report.of("accounts").fix
 
@@ -90,6 +92,17 @@ async def test_the_key_that_encrypts_payloads_is_told(tmp_path: Path) -> None:
     report = await doctor(tmp_path)
     report.is_fine()
     assert report.of("encryption").found == "the key new encrypts the payloads of workflows; old for decryption only"
+
+
+async def test_keys_and_retention_are_told_as_they_are_in_effect(tmp_path: Path) -> None:
+    configure(tmp_path, keys={"signing": base64.b64encode(os.urandom(32)).decode()}, retention={"callsDays": 7})
+    assert (await maestro("migrate", folder=tmp_path)).code == 0
+    assert (await maestro("settings", "set", "retention.messagesDays", "30", folder=tmp_path)).code == 0
+    assert (await maestro("accounts", "add", "mine", "--provider", "openai", folder=tmp_path, piped=KEY)).code == 0
+    report = await doctor(tmp_path)
+    found = report.of("keys").found
+    assert found.startswith("signing: keys.signing (MAESTRO_KEYS_SIGNING); secrets: secrets.key in ")
+    assert report.of("retention").found == "deletes conversations after 30 days, texts of model calls after 7 days"
 
 
 @pytest.mark.parametrize(
@@ -303,6 +316,7 @@ async def test_missing_search_attributes_are_named_until_init_adds_them(tmp_path
     assert (await maestro("init", folder=tmp_path)).code == 0
     report = await doctor(tmp_path)
     report.is_fine()
+    assert "no worker has polled with a version yet" in report.of("worker versions").found
     assert "no worker polls maestro-llm" in report.of("pollers").found
     assert "maestro-connector-web-default" in report.of("pollers").found
 

@@ -13,10 +13,18 @@ from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, Sch
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from maestro.domain.errors import TemporalUnavailable
+from maestro.domain.health import Diagnosis, DiagnosisLevel
 from maestro.domain.jobs.job import JobStatus
 from temporal import versions as versions_module
 from temporal.client import connect
-from temporal.deployments import WorkerVersion, describe_deployment, list_versions, promote_version
+from temporal.deployments import (
+    WorkerVersion,
+    build_name,
+    describe_deployment,
+    diagnose_versions,
+    list_versions,
+    promote_version,
+)
 from temporal.endpoint import Endpoint
 from temporal.engine import FAILURE_TYPES, Engine, WorkerParts
 from temporal.reconciler import RECOVERIES, Reconciler
@@ -179,6 +187,45 @@ async def test_jobs_stay_with_their_release_and_new_ones_begin_with_the_promoted
         assert "which replaced old before" in said[-1]
         assert await promote_version(client, old.version, 30) == "new"
         assert await current_build(client) == "old"
+
+
+async def test_the_diagnosis_names_the_current_version_and_those_with_open_workflows(tmp_path: Path) -> None:
+    async with running_server(tmp_path) as address, AsyncExitStack() as stack:
+        client, endpoint = await open_client(address), Endpoint(address, "default")
+        assert "no worker has polled with a version yet" in (await only(endpoint)).found
+        old = await stack.enter_async_context(release(await open_client(address), "old", OldWaiting))
+        await promote_version(client, old, 30)
+        begun = await client.start_workflow("Waiting", id="begun", task_queue=QUEUE)
+        await until_started(begun.id, client)
+        await until_counted(client, str(old))
+        found = await only(endpoint)
+        assert found.found == f"new jobs begin with old, and this release is {build_name()}; open workflows: 1 of old"
+        assert (found.verdict, found.fix) == (
+            DiagnosisLevel.NOTE,
+            "`maestro promote` lets new jobs begin with this release.",
+        )
+        own = await stack.enter_async_context(release(await open_client(address), build_name(), NewWaiting))
+        await promote_version(client, own, 30)
+        found = await only(endpoint)
+        assert found.found == f"new jobs begin with {build_name()}; open workflows: 1 of old"
+        assert (found.verdict, found.fix) == (DiagnosisLevel.FINE, "")
+        await begun.signal("finish")
+        await begun.result()
+    assert await diagnose_versions(endpoint, QUEUE) == []
+
+
+async def only(endpoint: Endpoint) -> Diagnosis:
+    """Return what is said of the versions."""
+    [found] = await diagnose_versions(endpoint, QUEUE)
+    return found
+
+
+async def until_counted(client: Client, version: str) -> None:
+    """Wait until Temporal finds the open workflow of a version, which it does a moment after its first task."""
+    query = f"ExecutionStatus = 'Running' AND TemporalWorkerDeploymentVersion = '{version}'"
+    async with asyncio.timeout(30):
+        while (await client.count_workflows(query)).count == 0:  # noqa: ASYNC110 - Temporal tells nobody
+            await asyncio.sleep(0.05)
 
 
 async def replace_by(build: str, client: Client, address: str) -> None:
