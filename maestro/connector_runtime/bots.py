@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import structlog
 from pydantic import SecretStr
@@ -14,8 +15,9 @@ from connectors.failures import AccountRefused
 from connectors.options import Instance
 from connectors.platforms import platform
 from connectors.webhooks import PlatformWebhooks
+from maestro.connector_runtime.host import Receive
 from maestro.domain.connectors import BotInstance
-from maestro.domain.errors import ConfigurationError, InvalidEdit, MaestroError, StoreBusy
+from maestro.domain.errors import ConfigurationError, InvalidEdit, LeaseLost, MaestroError, StoreBusy
 from maestro.domain.values import read
 from maestro.installation.data_folder import SecretKeys
 from maestro.settings import Settings
@@ -30,7 +32,7 @@ LONGEST_PAUSE = 60.0
 """The longest pause in seconds before a failed connector is restarted; pauses double up to this value."""
 
 BotName = tuple[str, str]
-RunConnector = Callable[[Connector], Awaitable[None]]
+RunConnector = Callable[[Connector, Receive], Awaitable[None]]
 """Runs a connector under its lease; raises ``AccountRefused`` when the platform refuses the account."""
 
 log = structlog.get_logger(__name__)
@@ -192,20 +194,19 @@ class BotKeeper:
         pause = FIRST_PAUSE
         while True:
             try:
-                await context.report(ConnectorState.STARTING)
                 instance = await asyncio.to_thread(self._factory.build_instance, row)
                 connector = await asyncio.to_thread(self._factory.create_connector, row, instance, context)
                 with self._register_webhook(connector):
-                    await self._run_connector(connector)
+                    await self._run_connector(connector, partial(_receive_and_report, context))
                 problem = "the connector ended by itself"
             except (AccountRefused, ConfigurationError) as error:
                 log.warning("connector.failed", connector=row.name, reason=str(error))
                 await self._report_failure(context, str(error))
                 return
-            except asyncio.CancelledError:
-                with contextlib.suppress(MaestroError):
-                    await context.report(ConnectorState.STOPPED)
-                raise
+            except LeaseLost as lost:
+                log.warning("connector.stopped", connector=row.name, reason=str(lost))
+                await asyncio.sleep(FIRST_PAUSE)
+                continue
             # A failed connector is restarted, because messages still wait on its platform; other bots keep running.
             except Exception as error:  # noqa: BLE001 - see above
                 # Only the class of a library's error is shown, because the error's text may quote a token.
@@ -235,3 +236,17 @@ class BotKeeper:
                 return await context.report(ConnectorState.FAILED, reason)
             except StoreBusy:
                 await asyncio.sleep(FIRST_PAUSE)
+
+
+async def _receive_and_report(context: ConnectorContext, connector: Connector) -> None:
+    """Run a connector that has its lease, and report its start and its end.
+
+    A process that waits for the lease of another one reports nothing: the state is that of the one which receives.
+    """
+    await context.report(ConnectorState.STARTING)
+    try:
+        await connector.run()
+    except asyncio.CancelledError:
+        with contextlib.suppress(MaestroError):
+            await context.report(ConnectorState.STOPPED)
+        raise

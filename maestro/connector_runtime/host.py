@@ -28,6 +28,8 @@ from maestro.supervision import cancel_tasks, finish_despite_cancellation, wait_
 from temporal.engine import Engine, WorkerParts
 
 Result = TypeVar("Result")
+Receive = Callable[[Connector], Coroutine[Any, Any, None]]
+"""Runs a connector until cancelled."""
 
 LOOK_SECONDS = 1.0
 
@@ -244,7 +246,7 @@ class ConnectorHost:
         if self.settings.temporal.embedded:
             on_begin()
             with self.hub.register_while_running(connector):
-                await connector.run()
+                await _receive_persistently(connector)
             return
         while True:
             try:
@@ -253,10 +255,11 @@ class ConnectorHost:
                 log.warning("connector.stopped", connector=connector.platform, reason=str(error))
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def run_bot(self, connector: Connector) -> None:
+    async def run_bot(self, connector: Connector, receive: Receive) -> None:
         """Run a bot until cancelled, under its lease, which protects a token that two bots share by mistake.
 
-        Raises ``AccountRefused`` when the platform refuses the account, and ``LeaseLost``.
+        ``receive`` runs the connector while the lease is held. Raises ``AccountRefused`` when the platform refuses the
+        account, and ``LeaseLost``.
         """
         loop = asyncio.get_running_loop()
         refused: asyncio.Future[str] = loop.create_future()
@@ -266,7 +269,7 @@ class ConnectorHost:
             loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
 
         # Bots are added at run time, so the start of the process does not wait for the bots' workers.
-        await self._run_once(connector, lambda: None, record_refusal, refused)
+        await self._run_once(connector, lambda: None, record_refusal, refused, receive=receive)
         if refused.done() and not refused.cancelled():
             raise AccountRefused(refused.result())
 
@@ -276,7 +279,7 @@ class ConnectorHost:
         on_begin: Callable[[], None],
         record_refusal: Callable[[str], None] = lambda _: None,
         *ends: "asyncio.Future[str]",
-        receive: Callable[[Connector], Coroutine[Any, Any, None]] = lambda connector: connector.run(),
+        receive: Receive,
     ) -> None:
         """Run a connector under its lease until it ends or one of ``ends`` is done; raises ``LeaseLost``."""
         place = (connector.platform, connector.account)
@@ -312,7 +315,7 @@ class ConnectorHost:
 
 
 async def _receive_persistently(connector: Connector) -> None:
-    """Run a connector until it ends; run it again after a failure of the store.
+    """Run a connector until it ends; run it again after a failure of the store, such as a full disk at its start.
 
     Its lease stays where it is meanwhile, because for another process the store would be as busy.
     """

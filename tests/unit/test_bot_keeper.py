@@ -21,8 +21,9 @@ from connectors.base import (
 from connectors.options import Instance
 from maestro.connector_runtime import bots
 from maestro.connector_runtime.bots import BotKeeper, ConnectorFactory
+from maestro.connector_runtime.host import Receive
 from maestro.domain.connectors import BotInstance
-from maestro.domain.errors import StoreBusy
+from maestro.domain.errors import LeaseLost, StoreBusy
 from maestro.domain.llm.accounts import StoredKey
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.installation.data_folder import SecretKeys
@@ -70,6 +71,8 @@ class Bench:
         self.contexts: dict[str, MemoryContext] = {}
         self.running: dict[str, Line] = {}
         self.begun: list[str] = []
+        self.leases_are_free = asyncio.Event()
+        self.leases_are_free.set()
         bench = self
 
         class Makes(ConnectorFactory):
@@ -100,12 +103,13 @@ class Bench:
     def _context(self, platform: str, account: str) -> MemoryContext:
         return self.contexts.setdefault(account, MemoryContext())
 
-    async def _man(self, connector: Connector) -> None:
+    async def _man(self, connector: Connector, receive: Receive) -> None:
         assert isinstance(connector, Line)
         self.begun.append(connector.token)
+        await self.leases_are_free.wait()
         self.running[connector.account] = connector
         try:
-            await connector.run()
+            await receive(connector)
         finally:
             del self.running[connector.account]
 
@@ -154,6 +158,28 @@ async def test_a_bot_is_connected_when_it_is_added_and_let_go_when_it_is_disable
         await until(lambda: "one" not in bench.running, what="the end of the first")
         assert bench.states("one")[-1] is ConnectorState.STOPPED
         assert bench.begun == ["typed-token-of-the-bot"] * 2, "the other one went on as it was"
+
+
+async def test_a_bot_that_another_process_runs_reports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with benched(tmp_path, monkeypatch) as bench:
+        bench.leases_are_free.clear()
+        bench.put("one", nothing)
+        await until(lambda: len(bench.begun) == 1, what="the wait for the lease")
+        bench.put("one", lambda bot: setattr(bot, "enabled", False))
+        bench.put("two", nothing)  # the keeper has looked again when it waits for the lease of this one
+        await until(lambda: len(bench.begun) == 2, what="the wait of another bot")
+        assert (bench.states("one"), bench.states("two")) == ([], [])
+        bench.leases_are_free.set()
+        await until(lambda: "two" in bench.running, what="the other bot")
+        assert bench.states("two") == [ConnectorState.STARTING]
+
+
+async def test_a_lost_lease_is_waited_for_without_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with benched(tmp_path, monkeypatch) as bench:
+        bench.script.append(LeaseLost("the lease is lost"))
+        bench.put("one", nothing)
+        await until(lambda: "one" in bench.running and not bench.script, what="the bot")
+        assert ConnectorState.DEGRADED not in bench.states("one")
 
 
 async def test_a_new_token_connects_anew_and_a_new_agent_does_not(
