@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up set-up-to-run up test test-postgresql check bench kills release format lock clean compiled-tests
+.PHONY: help set-up set-up-to-run up test test-postgresql check bench torture crash-points release format lock clean compiled-tests
 
 # The slowest first: they run side by side.
 CHECKS := check-types check-style check-imports check-architecture
@@ -62,9 +62,12 @@ compiled-tests:
 bench: set-up ## Measure Maestro on this machine; ARGS="--only throughput,latency" measures a part
 	$(BIN)/python -m benchmarks $(ARGS)
 
-kills: set-up ## Kill Maestro at every point and 300 random moments, which takes about half an hour
-	MAESTRO_TEST_KILLS=300 MAESTRO_TEST_ALL_CRASH_POINTS=1 $(PYTEST) \
-	  tests/chaos/test_seeded_kills.py tests/chaos/test_crash_points.py $(ARGS)
+torture: set-up ## Kill Maestro KILLS=1000 times by SEED=1 (STORE=postgresql, LAYOUT=separate or two-hosts) and count
+	$(BIN)/python -m tests.torture --kills $(or $(KILLS),1000) --seed $(or $(SEED),1) --store $(or $(STORE),sqlite) \
+	  --layout $(or $(LAYOUT),one) $(ARGS)
+
+crash-points: set-up ## Kill Maestro at every named point, which takes some minutes
+	MAESTRO_TEST_ALL_CRASH_POINTS=1 $(PYTEST) tests/chaos/test_crash_points.py $(ARGS)
 
 RELEASE_TESTS := tests/unit/test_release.py tests/unit/test_requirements.py tests/acceptance/test_installed.py \
   tests/acceptance/test_upgrade.py

@@ -25,7 +25,7 @@ from tests.support.evidence import Evidence
 from tests.support.instance import free_port, until
 from tests.support.llm_server import LLMServer
 from tests.support.next_release import NEXT, NUMBER, ReleasePart, copy_next_release
-from tests.support.separate import READY, Separate, TemporalApart
+from tests.support.separate import FAST, READY, Separate, TemporalApart
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -42,14 +42,13 @@ LATE = 5.0
 
 On a busy machine Maestro lengthens its timeouts by a factor, and so is this bound.
 """
-FAST = ("--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL")
 JOBS = {"backoffBaseMinutes": 0.005, "reconcileSeconds": 600, "drainSeconds": 120}
 """The reconciler looks only at its start, or when a workflow has failed."""
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def maestro(llm: LLMServer, tmp_path: Path) -> AsyncIterator[Separate]:
-    """Run this release beside a Temporal server that keeps up with a hundred messages: the stock one stalls."""
+    """Run this release beside a Temporal server that keeps up with a hundred messages."""
     started = Separate(tmp_path, llm, {"agents": [HELPER], "jobs": JOBS})
     started.temporal = TemporalApart(tmp_path, started.temporal.port, *FAST)
     try:

@@ -21,7 +21,7 @@ MOMENTS = (
     *("after accept", "after start", "after route done", "after context done", "before wire"),
     *("after model-1 answer", "after tags done", "before send", "after send", "after deliver done"),
 )
-"""What Temporal may know at its death; random moments are those of ``test_seeded_kills``."""
+"""What Temporal may know at its death; random moments are those of ``test_torture``."""
 TOGETHER = ("after start", "after wire", "after send")
 
 HEARTBEAT = 1.0

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
@@ -19,7 +19,7 @@ from tests.support.evidence import Evidence
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.support.locking import cut_connections, locked
-from tests.support.mounts import small_disk
+from tests.support.mounts import full_disk, small_disk
 from tests.support.running import Maestro
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-unwritable-store")]
@@ -53,19 +53,6 @@ async def conversations(maestro: Maestro, llm: LLMServer, *said: str) -> AsyncIt
             await somebody.say(f"{client_id} please, @helper")
         await until(lambda: all(llm.matching(client_id) for client_id in said))
         yield people
-
-
-@contextmanager
-def full_disk(maestro: Maestro) -> Iterator[None]:
-    """Fill the disk to its last byte."""
-    filling = maestro.data / "filling"
-    try:
-        with contextlib.suppress(OSError), filling.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-        yield
-    finally:
-        filling.unlink()
 
 
 def on_disk(maestro: Maestro, client_id: str) -> bool:
@@ -139,7 +126,7 @@ async def test_the_server_ends_all_connections(maestro: Maestro, llm: LLMServer)
 async def test_a_disk_that_fills(maestro: Maestro, llm: LLMServer, killed: bool) -> None:
     await until((maestro.data / RESERVE).exists)
     async with conversations(maestro, llm, f"full-{killed}.a", f"full-{killed}.b") as people:
-        with full_disk(maestro):
+        with full_disk(maestro.data):
             assert "Free some space" in await not_ready(maestro)
             llm.go_on()
             await until(lambda: not (maestro.data / RESERVE).exists())

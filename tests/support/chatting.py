@@ -78,6 +78,11 @@ class Person:
         """Return when the server has let us in."""
         await self.until(lambda: self._socket is not None)
 
+    def hang_up(self) -> None:
+        """Lose the connection without a word; the next one is made as usual."""
+        if self._socket is not None:
+            self._socket.transport.abort()
+
     async def _converse(self, socket: ClientConnection) -> None:
         last_id = max((frame["id"] for frame in self.replies), default=0)
         token = {"resumeToken": self._token} if self._token else {}

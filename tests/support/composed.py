@@ -7,23 +7,29 @@ everything already (``tests.support.running``), which makes a restart cheap.
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 from connectors.web import WebConnector
-from maestro.bootstrap import connect
+from maestro.bootstrap import connect, worker
 from maestro.bootstrap.connect import web_config
 from maestro.bootstrap.models import Models
+from maestro.bootstrap.process import Process
+from maestro.bootstrap.tools import build_tools
 from maestro.bootstrap.up import Up
+from maestro.bootstrap.worker import ModelProcess
 from maestro.chat import ChatService
 from maestro.connector_runtime.host import StoreContext
-from maestro.settings import Loaded, load
+from maestro.domain.release import release
+from maestro.settings import Loaded, Settings, load
 from maestro.store.store import Store, utc_now
 from maestro.tools.registry import ToolRegistry
-from temporal import dispatcher
+from temporal import deployments, dispatcher
 from temporal.dispatcher import Dispatcher
 from temporal.server import ServerConfig, Timing
 from tests.support.crashing import (
@@ -34,6 +40,7 @@ from tests.support.crashing import (
     CrashingWeb,
     Fuse,
     crashing_starts,
+    release_of,
 )
 
 TASK_TIMEOUT = timedelta(seconds=1)
@@ -58,22 +65,15 @@ class CrashingUp(Up):
 
     def build_models(self, store: Store) -> Models:
         """Wrap the transport."""
-        models = super().build_models(store)
-        return replace(models, transport=CrashingClient(models.transport, self._fuse))
+        return with_crashes(super().build_models(store), self._fuse)
 
     def build_tools(self, chat: ChatService | None) -> ToolRegistry:
         """Add tools with an effect that can be counted, and that can die between it and its record."""
-        tools = super().build_tools(chat)
-        noting = {name: CrashingTool(name, self._fuse, self.settings.data_dir) for name in ("note", "note_again")}
-        tools._fixed = {**tools._fixed, **noting}
-        return tools
+        return with_notes(super().build_tools(chat), self._fuse, self.settings.data_dir)
 
     def build_connectors(self, context: StoreContext) -> Sequence[WebConnector]:
         """Return a web connector that can die, and sends short chunks."""
-        CrashingWeb.fuse = self._fuse
-        connector = CrashingWeb(web_config(self.settings), context)
-        connector.capabilities = replace(connector.capabilities, max_length=MAX_LENGTH)
-        return (connector,)
+        return crashing_connectors(self._fuse, self.settings, context)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return a context that can die."""
@@ -87,8 +87,70 @@ class CrashingUp(Up):
 
     async def until_stopped(self) -> None:
         """Run with what cannot be overridden changed."""
-        with mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT), crashing_starts(self._fuse):
+        with (
+            mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT),
+            crashing_starts(self._fuse),
+            numbered_release(self._fuse.folder),
+        ):
             await super().until_stopped()
+
+
+def with_crashes(models: Models, fuse: Fuse) -> Models:
+    """Let a process die around its requests to models."""
+    return replace(models, transport=CrashingClient(models.transport, fuse))
+
+
+def with_notes(tools: ToolRegistry, fuse: Fuse, folder: Path) -> ToolRegistry:
+    """Add the noting tools."""
+    noting = {name: CrashingTool(name, fuse, folder) for name in ("note", "note_again")}
+    tools._fixed = {**tools._fixed, **noting}
+    return tools
+
+
+def crashing_connectors(fuse: Fuse, settings: Settings, context: StoreContext) -> Sequence[WebConnector]:
+    """Return the web connector that can die."""
+    CrashingWeb.fuse = fuse
+    connector = CrashingWeb(web_config(settings), context)
+    connector.capabilities = replace(connector.capabilities, max_length=MAX_LENGTH)
+    return (connector,)
+
+
+@contextmanager
+def crashing_parts(folder: Path) -> Iterator[None]:
+    """Let a separate process die at the point that is armed in a folder, in which it also records its points."""
+    fuse = Fuse(folder)
+    CrashingContext.fuse = fuse
+    opened, models = Process.open_store, ModelProcess.build_models
+
+    def open_store(process: Process) -> Store:
+        opened(process).close()
+        return CrashingStore(process.settings.database, utc_now, fuse)
+
+    with ExitStack() as patches:
+        for patch in (
+            mock.patch.object(Process, "open_store", open_store),
+            mock.patch.object(
+                ModelProcess, "build_models", lambda process, store: with_crashes(models(process, store), fuse)
+            ),
+            mock.patch.object(
+                worker, "build_tools", lambda live, chat: with_notes(build_tools(live, chat), fuse, folder)
+            ),
+            mock.patch.object(connect, "configured_connectors", partial(crashing_connectors, fuse)),
+            mock.patch.object(connect, "StoreContext", CrashingContext),
+            mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT),
+            crashing_starts(fuse),
+            numbered_release(folder),
+        ):
+            patches.enter_context(patch)
+        yield
+
+
+@contextmanager
+def numbered_release(folder: Path) -> Iterator[None]:
+    """Be the release that the processes of a data folder are now: for Temporal, another version of the workers."""
+    with mock.patch.object(deployments, "release", return_value=release_of(folder) or release()):
+        deployments.build_name.cache_clear()
+        yield
 
 
 def compose(config: Path, say: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ what a number behind a name means.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from maestro.connector_runtime.host import StoreContext
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, ToolSpec
 from maestro.domain.messages import AcceptedMessage, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
-from maestro.store.engine.database import BUSY_SECONDS
+from maestro.store.engine.database import BUSY_SECONDS, Location
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.tools.base import ToolCaller
@@ -36,9 +37,11 @@ from tests.support.crash_points import Change, Commit, Recording, RowWatch, insi
 from tests.support.locking import lose_connection
 
 ARMED = "armed.json"
+CLAIM = "armed.lock"
 PASSED = "passed.log"
 BUSY = "busy-seconds"
 LOSE = "lose-writer"
+RELEASE = "release"
 
 MAESTRO, TEMPORAL = "maestro", "temporal"
 """Who can die at a point; Temporal first where both do."""
@@ -57,6 +60,16 @@ def busy_seconds(folder: Path) -> float:
     return float((folder / BUSY).read_text()) if (folder / BUSY).exists() else BUSY_SECONDS
 
 
+def be_release(folder: Path, number: str) -> None:
+    """Let the processes of this data folder be of a release of this number, from their next start on."""
+    (folder / RELEASE).write_text(number)
+
+
+def release_of(folder: Path) -> str:
+    """Return the number of the release that processes of this data folder are now, empty for their own."""
+    return (folder / RELEASE).read_text() if (folder / RELEASE).exists() else ""
+
+
 def lose_writer(folder: Path) -> None:
     """Let the process of this data folder lose the one connection that writes, inside a transaction."""
     (folder / LOSE).touch()
@@ -66,6 +79,7 @@ class Fuse:
     """Kills this process, its Temporal server or both at the point that the test has armed, as often as it said."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._armed = folder / ARMED
         self._passed = folder / PASSED
         self._lock = threading.Lock()
@@ -88,20 +102,21 @@ class Fuse:
         self.reach(point)
 
     def _victims(self, names: Sequence[str]) -> list[str]:
-        try:
-            armed = Armed(**json.loads(self._armed.read_text()))
-        except FileNotFoundError:
+        armed = Armed.read(self._armed)
+        if armed is None or armed.point not in names:
             return []
-        if armed.point not in names:
-            return []
-        if armed.first > 1:
-            replace(armed, first=armed.first - 1).write(self._armed)
-            return []
-        if armed.times == 1:
-            self._armed.unlink()
-        else:
-            replace(armed, times=armed.times - 1).write(self._armed)
-        return list(armed.victims)
+        with claimed(self.folder):  # several processes of a layout may be at the point at once, and one of them dies
+            armed = Armed.read(self._armed)
+            if armed is None or armed.point not in names:
+                return []
+            if armed.first > 1:
+                replace(armed, first=armed.first - 1).write(self._armed)
+                return []
+            if armed.times == 1:
+                self._armed.unlink()
+            else:
+                replace(armed, times=armed.times - 1).write(self._armed)
+            return list(armed.victims)
 
     def _pid(self, victim: str) -> int:
         if victim == MAESTRO:
@@ -120,6 +135,13 @@ class Armed:
     times: int
     victims: Sequence[str]
 
+    @classmethod
+    def read(cls, path: Path) -> "Armed | None":
+        """Return what is armed, None if nothing is."""
+        with suppress(FileNotFoundError):
+            return cls(**json.loads(path.read_text()))
+        return None
+
     def write(self, path: Path) -> None:
         """Replace the file at once, for the process may read it at any moment."""
         fresh = path.with_suffix(".new")
@@ -130,12 +152,25 @@ class Armed:
 def arm(folder: Path, point: str, times: int = 1, victims: Sequence[str] = (MAESTRO,)) -> None:
     """Let the process of this data folder, or its Temporal server, die at a point; also while it runs."""
     name, number = re.fullmatch(r"(.+?)(?: \((\d+)\))?", point).groups()  # type: ignore[union-attr] # it always matches
+    (folder / CLAIM).touch()
     Armed(name, int(number or 1), times, victims).write(folder / ARMED)
 
 
-def disarm(folder: Path) -> None:
-    """Let the process of this data folder live."""
-    (folder / ARMED).unlink(missing_ok=True)
+def disarm(folder: Path) -> bool:
+    """Let the process of this data folder live; return whether something was armed still."""
+    (folder / CLAIM).touch()
+    with claimed(folder):
+        was_armed = is_armed(folder)
+        (folder / ARMED).unlink(missing_ok=True)
+    return was_armed
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Be the only process that reads and changes what is armed in a folder."""
+    with (folder / CLAIM).open("rb") as claim:
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        yield
 
 
 def is_armed(folder: Path) -> bool:
@@ -157,13 +192,13 @@ def forget_recording(folder: Path) -> None:
 class CrashingStore(Store):
     """Reaches a point before and after every commit that changes something, and after each change inside."""
 
-    def __init__(self, path: Path, clock: Callable[[], datetime], fuse: Fuse) -> None:
-        super().__init__(path, clock, busy_seconds(path.parent))
+    def __init__(self, location: Location, clock: Callable[[], datetime], fuse: Fuse) -> None:
+        super().__init__(location, clock, busy_seconds(fuse.folder))
         self._fuse = fuse
         self._watch = RowWatch(self._changed)
         self._here = threading.local()
         """``changes``: those of the transaction of this thread, for PostgreSQL runs several side by side."""
-        self._lose = path.parent / LOSE
+        self._lose = fuse.folder / LOSE
         self._lost: list[object] = []
 
     @contextmanager

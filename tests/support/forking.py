@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -22,6 +23,10 @@ PATIENCE = 60.0
 
 STREAMS = (("input", os.O_RDONLY), ("output", os.O_WRONLY | os.O_CREAT), ("errors", os.O_WRONLY | os.O_CREAT))
 """Files that stand for the standard streams of a command, in the order of their descriptors."""
+
+
+Around = Callable[[], AbstractContextManager[None]]
+"""What surrounds a command in its process; it must be a function of a module, or a ``partial`` of one."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +79,13 @@ class Lasting:
         self._popen = popen
 
     @classmethod
-    async def start(cls, *arguments: str, folder: Path) -> "Lasting":
+    async def start(cls, *arguments: str, folder: Path, around: Around = nullcontext) -> "Lasting":
         """Start it, and return without waiting for anything it does."""
         given = Given(arguments, folder, dict(os.environ))
         reading, writing = FORKING.Pipe(duplex=False)
-        popen = await asyncio.to_thread(Popen, FORKING.Process(target=be_told, args=(given, writing), daemon=True))
+        popen = await asyncio.to_thread(
+            Popen, FORKING.Process(target=be_told, args=(given, writing, around), daemon=True)
+        )
         writing.close()
         stdout = asyncio.StreamReader()
         output = os.fdopen(os.dup(reading.fileno()), "rb")
@@ -113,12 +120,13 @@ def be_the_command(given: Given, files: list[Path]) -> None:
     run_as(given)
 
 
-def be_told(given: Given, output: Connection) -> None:
+def be_told(given: Given, output: Connection, around: Around) -> None:
     """Be the process of a command that has no input, and tells everything in one place."""
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
     output.close()
-    run_as(given)
+    with around():
+        run_as(given)
 
 
 def run_as(given: Given) -> None:

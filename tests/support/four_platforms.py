@@ -74,6 +74,8 @@ class OnSlack:
     """Ada's direct messages on Slack."""
 
     server: SlackServer
+    user: str = SLACK_ADA
+    channel: str = SLACK_DM
     name = "slack"
 
     @property
@@ -85,7 +87,7 @@ class OnSlack:
 
     async def say(self, text: str) -> None:
         """Write to the app."""
-        await self.server.say(SLACK_DM, SLACK_ADA, text)
+        await self.server.say(self.channel, self.user, text)
 
     def be_silent(self) -> None:
         """Say nothing to the next post."""
@@ -93,7 +95,7 @@ class OnSlack:
 
     def texts(self) -> list[str]:
         """Return what the app wrote."""
-        return [str(post["text"]) for post in self.server.posted(SLACK_DM)]
+        return [str(post["text"]) for post in self.server.posted(self.channel)]
 
 
 @dataclass
@@ -101,6 +103,7 @@ class OnTelegram:
     """Ada's private chat on Telegram."""
 
     server: TelegramServer
+    user: int = ADA
     name = "telegram"
 
     @property
@@ -111,7 +114,7 @@ class OnTelegram:
 
     async def say(self, text: str) -> None:
         """Write to the bot."""
-        await self.server.say(ADA, ADA, text)
+        await self.server.say(self.user, self.user, text)
 
     def be_silent(self) -> None:
         """Say nothing to the next message."""
@@ -119,7 +122,7 @@ class OnTelegram:
 
     def texts(self) -> list[str]:
         """Return what the bot wrote."""
-        return self.server.texts(ADA)
+        return self.server.texts(self.user)
 
 
 @dataclass
@@ -127,6 +130,7 @@ class OnWhatsApp:
     """Ada's chat on WhatsApp; ``callback`` is where Meta posts."""
 
     server: WhatsAppServer
+    user: str = PERSON
     name = "whatsapp"
 
     @property
@@ -142,7 +146,7 @@ class OnWhatsApp:
 
     async def say(self, text: str) -> None:
         """Write to the number."""
-        self.server.say(PERSON, text)
+        self.server.say(self.user, text)
 
     def be_silent(self) -> None:
         """Say nothing to the next message but by webhook."""
@@ -150,24 +154,45 @@ class OnWhatsApp:
 
     def texts(self) -> list[str]:
         """Return what the number wrote."""
-        return self.server.texts(PERSON)
+        return self.server.texts(self.user)
+
+
+@dataclass(frozen=True)
+class Platforms:
+    """The four servers."""
+
+    discord: DiscordServer
+    slack: SlackServer
+    telegram: TelegramServer
+    whatsapp: WhatsAppServer
+
+    def places(self) -> dict[str, Place]:
+        """Return the conversation of one person on each platform, by its name."""
+        self.slack.workspace.person(SLACK_ADA, "Ada")
+        ada = self.discord.user("ada")
+        places: tuple[Place, ...] = (
+            OnDiscord(self.discord, ada, self.discord.direct(ada)),
+            OnSlack(self.slack),
+            OnTelegram(self.telegram),
+            OnWhatsApp(self.whatsapp),
+        )
+        return {place.name: place for place in places}
 
 
 @asynccontextmanager
-async def four_platforms() -> AsyncIterator[dict[str, Place]]:
-    """Run the four servers; each place by the name of its platform."""
+async def four_servers() -> AsyncIterator[Platforms]:
+    """Run the four servers."""
     async with (
         SlackServer.running() as slack,
         TelegramServer.running() as telegram,
         WhatsAppServer.running() as whatsapp,
     ):
         with DiscordServer.running() as discord:
-            slack.workspace.person(SLACK_ADA, "Ada")
-            ada = discord.user("ada")
-            places: tuple[Place, ...] = (
-                OnDiscord(discord, ada, discord.direct(ada)),
-                OnSlack(slack),
-                OnTelegram(telegram),
-                OnWhatsApp(whatsapp),
-            )
-            yield {place.name: place for place in places}
+            yield Platforms(discord, slack, telegram, whatsapp)
+
+
+@asynccontextmanager
+async def four_platforms() -> AsyncIterator[dict[str, Place]]:
+    """Run the four servers; each place by the name of its platform."""
+    async with four_servers() as servers:
+        yield servers.places()

@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -39,18 +39,38 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
 
     Skips the test where that is not allowed.
     """
-    tried = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if tried.returncode:
-        pytest.skip(f"no file system can be mounted here, which a disk that fills needs: {tried.stderr.strip()}")
+    refused = mount_disk(folder, megabytes)
+    if refused:
+        pytest.skip(f"no file system can be mounted here, which a disk that fills needs: {refused}")
     try:
         yield
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        unmount_disk(folder)
+
+
+def mount_disk(folder: Path, megabytes: int) -> str:
+    """Mount a file system of this size in a folder; return why that is refused, empty when it is not."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder)]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    return tried.stderr.strip() or "no reason was given" if tried.returncode else ""
+
+
+def unmount_disk(folder: Path) -> None:
+    """Unmount it again."""
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """Fill the file system of a folder to its last byte."""
+    filling = folder / "filling"
+    try:
+        with suppress(OSError), filling.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(2**20))
+        yield
+    finally:
+        filling.unlink()
 
 
 @cache

@@ -82,7 +82,7 @@ class Maestro:
 
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: self._heard(words, since) or self._ended.is_set())
-        assert self._heard(words, since), f"it ended without saying {words!r}: {self._story()}"
+        assert self._heard(words, since), f"it ended without saying {words!r}: {self.story()}"
 
     async def command(self, *words: str | Path) -> int:
         """Run a command of Maestro with its configuration, and return the exit code."""
@@ -106,12 +106,13 @@ class Maestro:
         begun = self.begin()
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: self._heard(READY, begun) or self._ended.is_set())
-        assert self._heard(READY, begun) or await self.died() == -signal.SIGKILL, self._story()
+        assert self._heard(READY, begun) or await self.died() == -signal.SIGKILL, self.story()
 
     def _heard(self, words: str, since: int) -> bool:
         return any(words in line for line in self.said[since:])
 
-    def _story(self) -> str:
+    def story(self) -> str:
+        """Return what it has told, and the end of what it wrote to standard error."""
         return f"{self.said}, {self.log.read_text()[-2000:]}"
 
     def arm(self, point: str, times: int = 1, victims: Sequence[str] = (MAESTRO,)) -> None:

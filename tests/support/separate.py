@@ -8,11 +8,11 @@ import signal
 import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from tests.support.forking import PATIENCE, Lasting
+from tests.support.forking import PATIENCE, Around, Lasting
 from tests.support.llm_server import LLMServer
 from tests.support.running import free_ports
 
@@ -24,6 +24,10 @@ SHARED_KEYS = {name: b64encode(name.encode().ljust(32)).decode() for name in ("s
 """The section ``keys`` of processes that share a store and no data folder."""
 
 READY = {"worker": "The worker is ready", "api": "The API is ready", "connect": "The connectors are ready"}
+STANDS_BY = "runs the connector web/default; this process takes over after it"
+"""What a process of connectors says while another one has the lease."""
+FAST = ("--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL")
+"""Options with which a Temporal server keeps up with a hundred messages: the stock one stalls."""
 
 
 Started = asyncio.subprocess.Process | Lasting
@@ -48,15 +52,26 @@ class Part:
         self._reading = asyncio.create_task(self._read(self._process))
         return since
 
-    async def says(self, words: str, since: int = 0) -> None:
-        """Return when it has said these words; raises ``AssertionError`` when it ends without them."""
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._alive
+
+    async def says(self, words: str, since: int = 0, otherwise: str = "") -> None:
+        """Return when it has said these words, or others; raises ``AssertionError`` when it ends without them."""
+        wanted = [one for one in (words, otherwise) if one]
 
         def heard() -> bool:
-            return any(words in line for line in self.said[since:])
+            return any(one in line for line in self.said[since:] for one in wanted)
 
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: heard() or not self._alive)
         assert heard(), f"it ended without saying {words!r}: {self.said}"
+
+    async def ended(self) -> None:
+        """Return when it has ended."""
+        async with self._news:
+            await self._news.wait_for(lambda: not self._alive)
 
     async def end(self, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal, a kill unless told otherwise, and return the exit code; harmless when it has ended."""
@@ -97,10 +112,14 @@ class Part:
 
 
 class ForkedPart(Part):
-    """A process of ours; ``command`` is what stands behind ``maestro``."""
+    """A process of ours; ``command`` is what stands behind ``maestro``, ``around`` what surrounds it."""
+
+    def __init__(self, command: list[str], folder: Path, around: Around = nullcontext) -> None:
+        super().__init__(command, folder)
+        self._around = around
 
     async def _start(self) -> Started:
-        return await Lasting.start(*self._command, folder=self._folder)
+        return await Lasting.start(*self._command, folder=self._folder, around=self._around)
 
 
 class TemporalApart:
@@ -123,6 +142,10 @@ class TemporalApart:
         """End it."""
         return await self._part.end(number)
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, as one that stops it or lets it go on."""
+        self._part.send_signal(number)
+
     async def _listens(self) -> bool:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -135,10 +158,11 @@ class TemporalApart:
 class Separate:
     """Worker, API and web connector on one data folder, each a process started by its own command."""
 
-    def __init__(self, folder: Path, llm: LLMServer, sections: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, llm: LLMServer, sections: Mapping[str, Any], around: Around = nullcontext) -> None:
         temporal, self.web_port, self.api_port, worker, connect = free_ports(5)
         self.health_ports = {"worker": worker, "connect": connect}
         self.folder = folder
+        self._around = around
         self.data = folder / "data"
         self.temporal = TemporalApart(folder, temporal)
         self.config = folder / "maestro.json"
@@ -154,7 +178,7 @@ class Separate:
 
     def another(self, *command: str) -> Part:
         """Return one more process, not yet started; an option of its own wins over the common ones."""
-        return ForkedPart(["--config", str(self.config), *command], self.folder)
+        return ForkedPart(["--config", str(self.config), *command], self.folder, self._around)
 
     async def start(self) -> None:
         """Start everything and return when all are ready."""

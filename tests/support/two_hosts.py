@@ -7,18 +7,18 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import make_url
 
 from tests.support.database import query
-from tests.support.forking import PATIENCE
+from tests.support.forking import PATIENCE, Around
 from tests.support.llm_server import LLMServer
 from tests.support.postgresql import database_url
 from tests.support.running import free_ports
-from tests.support.separate import READY, ForkedPart, Part, TemporalApart
+from tests.support.separate import READY, STANDS_BY, ForkedPart, Part, TemporalApart
 
 KEY = base64.b64encode(b"a key that both hosts of it have").decode()
 LEASE = "web-default"
@@ -102,40 +102,36 @@ class Forwarder:
 class Host:
     """One host: its folder, its way to the database, and its processes."""
 
-    def __init__(self, folder: Path, database: str, ports: Sequence[int], shared: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, database: str, ports: Sequence[int], shared: dict[str, Any], around: Around = nullcontext
+    ) -> None:
         self.data = folder / "data"
         folder.mkdir()
-        self.web_port, api, worker, connect, way = ports
+        self.web_port, self.api_port, worker, connect, way = ports
         url = make_url(database)
         server = f"{url.query['host']}/.s.PGSQL.{url.port or 5432}"
         self.way = Forwarder(way, lambda: asyncio.open_unix_connection(server))
         own = {
             "dataDir": str(self.data),
             "store": {"url": f"postgresql://{url.username}@127.0.0.1:{way}/{url.database}"},
-            "webui": {"port": api},
+            "webui": {"port": self.api_port},
             "web": {"port": self.web_port, "typingSeconds": 0.5},
             "health": {"workerPort": worker, "connectPort": connect},
         }
-        config = folder / "maestro.json"
-        config.write_text(json.dumps({**shared, **own}))
+        self.config = folder / "maestro.json"
+        self.config.write_text(json.dumps({**shared, **own}))
+        self._around = around
         commands = {"worker": ("worker",), "api": ("api",), "connect": ("connect", "web")}
-        self.parts: dict[str, Part] = {
-            part: ForkedPart(["--config", str(config), *command], folder) for part, command in commands.items()
-        }
+        self.parts: dict[str, Part] = {part: self.another(*command) for part, command in commands.items()}
+
+    def another(self, *command: str) -> Part:
+        """Return one more process, not yet started."""
+        return ForkedPart(["--config", str(self.config), *command], self.config.parent, self._around)
 
     async def revive(self, name: str) -> None:
         """Start a process, and return when it is ready, or waits for the lease of the other host."""
         part = self.parts[name]
-        since = await part.begin()
-        ready = [part.says(READY[name], since)]
-        if name == "connect":
-            ready.append(part.says("this process takes over after it", since))
-        tasks = [asyncio.create_task(one) for one in ready]
-        done, left = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in left:
-            task.cancel()
-        for task in done:
-            task.result()
+        await part.says(READY[name], await part.begin(), STANDS_BY if name == "connect" else "")
 
     def pause(self) -> None:
         """Stop every process where it stands."""

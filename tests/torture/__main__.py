@@ -1,0 +1,123 @@
+"""``python -m tests.torture``: kill, stop and cut off Maestro many times, and count what became of each message."""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from tests.support import postgresql
+from tests.torture import proof
+from tests.torture.campaign import Order, Run, play
+
+FOLDER = proof.ROOT / "build" / "torture"
+BAR = 30
+"""Characters of the progress bar."""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--kills", type=int, default=1000, help="how often processes are killed (1000)")
+    parser.add_argument("--seed", type=int, default=1, help="what everything is drawn from (1)")
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite", help="the store (sqlite)")
+    parser.add_argument("--layout", choices=proof.LAYOUTS, default="one", help="which processes there are (one)")
+    parser.add_argument("--lanes", type=int, default=_lanes(), help=f"how many Maestros at once ({_lanes()})")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"for the run and the data of faults ({FOLDER})")
+    parser.add_argument("--minutes", type=float, default=inf, help="begin no episode later; the next call goes on")
+    parser.add_argument("--publish", action="store_true", help=f"write {proof.JSON.name} and {proof.PAGE.name}")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _lanes() -> int:
+    return min((os.cpu_count() or 1) + 1, 8)
+
+
+class Progress:
+    """A bar on the terminal, or a line for each tenth of the kills where there is none; faults as they are found."""
+
+    def __init__(self, run: Run) -> None:
+        self._order = run.order
+        self._before = run.kills
+        self._began = time.monotonic()
+        self._tenth = -1
+        self._is_terminal = sys.stderr.isatty()
+
+    def __call__(self, run: Run) -> None:
+        """Show how far it is."""
+        if run.outcomes[-1]["faults"]:
+            print(f"\n{_fault(run.outcomes[-1], self._order.seed)}", file=sys.stderr)
+        share = min(1.0, run.kills / self._order.kills)
+        passed = time.monotonic() - self._began
+        left = passed * (self._order.kills - run.kills) / max(1, run.kills - self._before)
+        bar = "#" * int(BAR * share)
+        text = (
+            f"[{bar:-<{BAR}}] {run.kills} of {self._order.kills} kills, {run.messages} messages, "
+            f"{len(run.faults)} episodes with faults, {_minutes(passed)}, {_minutes(left)} left"
+        )
+        if self._is_terminal:
+            print(f"\r{text} ", end="" if run.waiting else "\n", file=sys.stderr, flush=True)
+        elif int(10 * share) > self._tenth:
+            self._tenth = int(10 * share)
+            print(text, file=sys.stderr, flush=True)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def _torture(given: argparse.Namespace) -> int:
+    run = Run.read(Order(given.kills, given.seed, given.store, given.layout, given.lanes, given.folder))
+    if given.minutes:
+        run.begin()
+        asyncio.run(play(run, Progress(run), 60 * given.minutes))
+    told = run.told()
+    print(proof.table([told]))
+    if given.publish:
+        proof.publish(told)
+    return 1 if run.faults else 0
+
+
+def _fault(outcome: dict[str, Any], seed: int) -> str:
+    lines = [f"Episode {outcome['number']} of seed {seed}:", *outcome["faults"]]
+    lines += [f"shortest: {'; '.join(outcome['prefix'])}", f"data: {outcome['kept']}", f"plan: {outcome['plan']}"]
+    return "\n  ".join(lines)
+
+
+def main() -> int:
+    """Torture, or play what another process orders; return the exit code."""
+    given = _arguments()
+    if given.layout == "two-hosts" and given.store != "postgresql":
+        print("the layout two-hosts needs --store postgresql", file=sys.stderr)
+        return 2
+    # As in tests/conftest.py: nothing depends on the keys and settings of the person who runs it.
+    for name in [name for name in os.environ if name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")]:
+        del os.environ[name]
+    os.environ[postgresql.SWITCH] = given.store
+    if postgresql.wanted():
+        postgresql.prepare()
+    return _serve(given) if given.serve else _torture(given)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    # Imported here because it takes seconds, and only the processes that play need it.
+    from tests.support.fresh_store import copy_new_databases  # noqa: PLC0415
+    from tests.support.one_dialect import share_compiled_statements  # noqa: PLC0415
+    from tests.torture.lane_process import serve  # noqa: PLC0415
+
+    share_compiled_statements()
+    copy_new_databases()
+    # What the processes under test write to the standard output goes elsewhere.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    asyncio.run(serve(given.layout, given.seed, given.folder, answers))
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.exit(code)

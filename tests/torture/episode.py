@@ -1,0 +1,163 @@
+"""One episode: messages are sent while processes are disturbed, and the ledger is made when all has settled."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.support.four_platforms import Platforms, four_servers
+from tests.support.instance import until
+from tests.support.llm_server import LLMServer
+from tests.torture.apart import separate, two_hosts
+from tests.torture.evidence import Findings, script
+from tests.torture.lanes import Crowd, crowd_of
+from tests.torture.layouts import Layout, one_process
+from tests.torture.ledger import ENDED, LEFT_OPEN, REFUSED, Ledger
+from tests.torture.plan import DEADLY, LANES, Disturbance, Harm, Plan, Point, plan_lane
+
+SETTLING = 90.0
+"""Seconds after the last disturbance in which everything is to be answered; only a failure takes them."""
+LOOK = 0.25
+FIRST_LEARNED = 9_000_000
+"""The numbers of episodes in which the named points are learned; the ids of all messages are different."""
+LAYOUTS = {"one": one_process, "separate": separate, "two-hosts": two_hosts}
+
+
+@dataclass
+class Outcome:
+    """What an episode has come to; everything in it is JSON."""
+
+    number: int
+    seconds: float = 0.0
+    figures: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    messages: Counter[str] = field(default_factory=Counter)
+    harms: Counter[str] = field(default_factory=Counter)
+    points: list[str] = field(default_factory=list)
+    """The named points at which a process died."""
+    known_points: int = 0
+    skipped: dict[str, str] = field(default_factory=dict)
+    plan: str = ""
+    """The episode as JSON, if it has a fault."""
+    prefix: list[str] = field(default_factory=list)
+    """The shortest beginning of it that has a fault as well."""
+    kept: str = ""
+    """Where its data is."""
+
+    @property
+    def kills(self) -> int:
+        """How many processes were killed."""
+        return sum(self.harms[harm.value] for harm in DEADLY)
+
+    def told(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        counts = {"figures": dict(self.figures), "messages": dict(self.messages), "harms": dict(self.harms)}
+        return {**vars(self), **counts}
+
+
+@dataclass
+class Stage:
+    """A running Maestro, its model and its platforms, on which episodes take place one after another."""
+
+    layout: Layout
+    llm: LLMServer
+    platforms: Platforms
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, layout: str, folder: Path) -> AsyncIterator["Stage"]:
+        """Start everything, and learn the named points in an episode without disturbances."""
+        with LLMServer.running() as llm:
+            async with four_servers() as platforms, LAYOUTS[layout](folder, llm, platforms) as running:
+                yield cls(running, llm, platforms)
+
+    async def learn_points(self) -> None:
+        """Send messages on each lane without a disturbance, and put the points that they pass on the menu.
+
+        Raises ``AssertionError`` when that leaves a fault.
+        """
+        points: dict[str, Point] = {}
+        for number, lane in enumerate(LANES):
+            self.layout.record()
+            outcome = await self.play(plan_lane(FIRST_LEARNED + number, lane))
+            assert not outcome.faults, f"without a disturbance: {outcome.faults}"
+            passed = Counter(point.partition(" (")[0] for point in self.layout.passed())
+            points = {name: Point(name, lane.name, times) for name, times in passed.items()} | points
+        self.layout.menu = replace(self.layout.menu, points=tuple(sorted(points.values(), key=lambda one: one.name)))
+
+    async def play(self, plan: Plan) -> Outcome:
+        """Run an episode."""
+        began, outcome = time.monotonic(), Outcome(plan.number)
+        refused = self.layout.refused
+        self.llm.reset()
+        for message in plan.messages:
+            script(self.llm, message)
+            outcome.messages[message.kind.value] += 1
+        async with crowd_of(plan, self.layout.site.web_port, self.layout.site.api_port, self.platforms) as crowd:
+            talking = asyncio.create_task(crowd.talk())
+            try:
+                ended = await self._disturb(plan, crowd, outcome)
+                findings = await self._settled(plan, crowd, talking, 0.0 if ended else SETTLING)
+            finally:
+                talking.cancel()
+            ledger = Ledger.of(findings.lanes(crowd), len(plan.disturbances))
+            for row in findings.left_open():
+                ledger.add(LEFT_OPEN, f"e{plan.number}", detail=row)
+            ledger.add(ENDED, f"e{plan.number}", bool(ended), ended)
+            ledger.add(REFUSED, f"e{plan.number}", self.layout.refused - refused)
+        outcome.figures, outcome.faults = ledger.figures, ledger.faults
+        outcome.seconds = round(time.monotonic() - began, 1)
+        outcome.known_points, outcome.skipped = len(self.layout.menu.points), dict(self.layout.site.skipped)
+        if outcome.faults:
+            outcome.plan = plan.told()
+        return outcome
+
+    async def _disturb(self, plan: Plan, crowd: Crowd, outcome: Outcome) -> str:
+        """Disturb it as planned; return what happened when a process did not become ready again, else nothing."""
+        try:
+            if plan.disturbances:
+                crowd.release(0)
+                await self._accepted(plan)
+            for place, one in enumerate(plan.disturbances):
+                if one.patient:
+                    await self.layout.recover()
+                crowd.release(place)
+                if one.harm is not Harm.CRASH:
+                    await asyncio.sleep(one.after)
+                done = await self._apply(one, crowd)
+                outcome.harms[done.value] += 1
+                if done is Harm.CRASH:
+                    outcome.points.append(one.target.partition(" (")[0])
+            crowd.release(len(crowd.releases))
+            await self.layout.recover()
+        except (AssertionError, TimeoutError) as error:
+            return str(error) or "it is not ready again"
+        return ""
+
+    async def _accepted(self, plan: Plan) -> None:
+        """Return when the channels are known that must be."""
+        sql = "SELECT id FROM inbox WHERE content LIKE ?"
+        for message_id in plan.first_of_known:
+            await until(lambda: bool(self.layout.evidence.rows(sql, f"{message_id}%")), what=message_id)  # noqa: B023
+
+    async def _apply(self, one: Disturbance, crowd: Crowd) -> Harm:
+        if one.harm is Harm.CLIENTS:
+            crowd.hang_up()
+            return one.harm
+        return await self.layout.apply(one)
+
+    async def _settled(self, plan: Plan, crowd: Crowd, talking: "asyncio.Task[None]", patience: float) -> Findings:
+        """Return what is there when nothing is missing any more, or when it has been waited for long enough."""
+        deadline = time.monotonic() + patience
+        findings = Findings.read(plan, self.layout.evidence, self.llm)
+        while time.monotonic() < deadline:
+            if not (findings.missing(crowd) or findings.left_open()) and talking.done():
+                talking.result()
+                break
+            await asyncio.sleep(LOOK)
+            findings = Findings.read(plan, self.layout.evidence, self.llm)
+        return findings

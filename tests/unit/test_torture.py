@@ -1,0 +1,175 @@
+"""The ledger counts each fault that it is for, an episode comes from its seed, and the published page from its JSON."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.torture import proof
+from tests.torture.campaign import Order, Run
+from tests.torture.episode import Outcome
+from tests.torture.ledger import (
+    ALLOWED,
+    ANSWERED_TWICE,
+    BOUGHT_AGAIN,
+    DOUBLED,
+    EFFECT_TWICE,
+    FIGURES,
+    IN_FLIGHT,
+    LEFT_OPEN,
+    LOST,
+    MARKED,
+    MISSED,
+    OUT_OF_ORDER,
+    UNMARKED,
+    WAITED,
+    LaneTrace,
+    Ledger,
+    Trace,
+)
+from tests.torture.plan import Harm, Kind, Menu, Message, Point, plan_episode
+
+FIRST = Message("e1m0x", Kind.PLAIN, "web-helper", 0, 0.0, 0.0, again=False)
+SECOND = replace(FIRST, id="e1m1x")
+LONG = replace(FIRST, kind=Kind.LONG)
+CALL = ("ask", 1)
+GOOD = Trace(jobs=1, calls={(*CALL, "answered"): 1}, requests={CALL: 1})
+LANE = LaneTrace([FIRST, SECOND], ["e1m0x1", "e1m1x1"], {FIRST.id: GOOD, SECOND.id: GOOD}, [FIRST.id, SECOND.id])
+MENU = Menu(
+    ("maestro",),
+    {Harm.STOP: ("maestro",), Harm.LOCK: ("",)},
+    tuple(Point(f"before step {n}", "webhook") for n in range(7)),
+)
+
+
+def ledger(lane: LaneTrace, first: Trace = GOOD, crashes: int = 3) -> Ledger:
+    return Ledger.of([replace(lane, traces={**lane.traces, FIRST.id: first})], crashes)
+
+
+def of_kind(kind: Kind, *words: str, repeatable: bool = False) -> LaneTrace:
+    return replace(LANE, messages=[replace(FIRST, kind=kind)], words=words, repeatable=repeatable)
+
+
+def test_a_good_lane_has_no_figures() -> None:
+    assert ledger(LANE) == Ledger()
+
+
+@pytest.mark.parametrize(
+    ("figure", "lane", "trace"),
+    [
+        (LOST, replace(LANE, words=["e1m1x1"]), GOOD),
+        (LOST, of_kind(Kind.DELEGATED, "e1m0x1"), GOOD),
+        (MISSED, of_kind(Kind.SCHEDULED), Trace()),
+        (ANSWERED_TWICE, of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1"), GOOD),
+        (ANSWERED_TWICE, of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1"), replace(GOOD, repeats=1)),
+        (ANSWERED_TWICE, LANE, replace(GOOD, jobs=2)),
+        (UNMARKED, of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1", repeatable=True), GOOD),
+        (UNMARKED, of_kind(Kind.PLAIN, *["e1m0x1"] * 3, repeatable=True), replace(GOOD, repeats=1)),
+        (DOUBLED, of_kind(Kind.SCHEDULED, "e1m0x1", "e1m0x1"), GOOD),
+        (DOUBLED, of_kind(Kind.SCHEDULED, "e1m0x1"), replace(GOOD, jobs=2)),
+        (OUT_OF_ORDER, replace(LANE, words=["e1m1x1", "e1m0x1"]), GOOD),
+        (OUT_OF_ORDER, replace(LANE, asked=[FIRST.id, SECOND.id, FIRST.id]), GOOD),
+        (OUT_OF_ORDER, of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1"), GOOD),
+        (BOUGHT_AGAIN, LANE, replace(GOOD, requests={CALL: 2})),
+        (BOUGHT_AGAIN, LANE, replace(GOOD, calls={(*CALL, "answered"): 2}, requests={CALL: 2})),
+        (BOUGHT_AGAIN, LANE, replace(GOOD, calls={(*CALL, "answered"): 1, (*CALL, "interrupted"): 4})),
+        (EFFECT_TWICE, LANE, replace(GOOD, effects=(("done", 2),))),
+        (EFFECT_TWICE, LANE, replace(GOOD, effects=(("done", 0),))),
+        (LEFT_OPEN, LANE, replace(GOOD, open=1)),
+    ],
+)
+def test_each_fault_is_counted(figure: str, lane: LaneTrace, trace: Trace) -> None:
+    found = ledger(lane, trace)
+    assert [name for name in FIGURES if found.figures[name]] == [figure]
+    assert len(found.faults) == 1
+
+
+def test_what_is_allowed_is_counted_apart() -> None:
+    cut = replace(GOOD, calls={(*CALL, "answered"): 1, (*CALL, "interrupted"): 2}, requests={CALL: 3}, repeats=1)
+    found = ledger(of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1", repeatable=True), cut)
+    assert found == Ledger(Counter({IN_FLIGHT: 2, MARKED: 1}), [])
+    assert found.figures.keys() <= set(ALLOWED)
+
+
+def test_a_message_that_waited_for_the_model_may_be_overtaken() -> None:
+    found = ledger(replace(LANE, words=["e1m1x1", "e1m0x1"], asked=[SECOND.id, FIRST.id]), replace(GOOD, waits=1))
+    assert found == Ledger(Counter({WAITED: 1}), [])
+    parts = of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1")
+    assert ledger(parts, replace(GOOD, waits=1)).figures[OUT_OF_ORDER] == 1
+
+
+def test_an_order_that_nothing_promises_is_not_looked_at() -> None:
+    assert ledger(replace(LANE, words=["e1m1x1", "e1m0x1"], ordered=False)) == Ledger()
+    parts = replace(of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1"), ordered=False)
+    assert list(ledger(parts).figures) == [OUT_OF_ORDER]
+
+
+def test_an_episode_comes_from_its_seed() -> None:
+    assert plan_episode(1, 7, 5, MENU) == plan_episode(1, 7, 5, MENU) != plan_episode(2, 7, 5, MENU)
+    plan = plan_episode(1, 7, 5, MENU)
+    assert plan.kills == 5
+    assert {message.kind for message in plan.messages} >= {Kind.TOOL, Kind.DELEGATED, Kind.WEBHOOK, Kind.SCHEDULED}
+    assert len({message.id for message in plan.messages}) == len(plan.messages)
+
+
+def test_every_named_point_has_its_turn() -> None:
+    targets = [one.target for number in range(4) for one in plan_episode(1, number, 5, MENU).disturbances]
+    assert {target.partition(" (")[0] for target in targets if target.startswith("before")} == {
+        point.name for point in MENU.points
+    }
+
+
+def test_a_shorter_episode_is_a_part_of_it() -> None:
+    plan = plan_episode(1, 7, 5, MENU)
+    assert plan.first(2).disturbances == plan.disturbances[:2]
+    assert "slack" not in plan.without("slack").lanes
+    renamed = plan.renamed(8)
+    assert renamed.disturbances == plan.disturbances
+    assert [one.id.partition("m")[::2] for one in renamed.messages] == [
+        ("e8", one.id.partition("m")[2]) for one in plan.messages
+    ]
+
+
+def order(folder: Path, kills: int = 40) -> Order:
+    return Order(kills, seed=1, store="sqlite", layout="one", lanes=1, folder=folder)
+
+
+def played(run: Run, *numbers: int) -> Run:
+    """Begin a piece of a run, and play episodes of it."""
+    run.begin()
+    for number in numbers:
+        outcome = Outcome(number, harms=Counter({Harm.KILL: 6, Harm.CRASH: 4}), messages=Counter({Kind.PLAIN: 3}))
+        run.add(outcome.told(), seconds=60.0 * number)
+    return run
+
+
+def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+    played(Run.read(order(tmp_path)), 1, 3)
+    order(tmp_path).path.open("a").write('{"outcome": {"number": 2, "ha')
+    run = Run.read(order(tmp_path))
+    assert (run.waiting, run.kills, run.messages) == ([(2, 10), (4, 10)], 20, 6)
+    told = played(run, 2).told()
+    assert told == Run.read(order(tmp_path)).told()
+    assert (told["kills"], told["ordered"], told["seconds"]) == (30, 40, 300)
+    assert sum(told["commits"].values()) == 30
+
+
+def test_a_run_that_is_complete_begins_anew(tmp_path: Path) -> None:
+    played(Run.read(order(tmp_path, kills=10)), 1)
+    run = Run.read(order(tmp_path, kills=10))
+    assert run.waiting == []
+    run.begin()
+    assert (run.waiting, run.kills) == ([(1, 10)], 0)
+    assert Run.read(order(tmp_path, kills=10)).waiting == [(1, 10)]
+    assert Run.read(order(tmp_path, kills=20)).waiting == [(1, 10), (2, 10)]
+
+
+def test_the_page_is_what_the_published_ledger_gives() -> None:
+    assert proof.PAGE.read_text(encoding="utf-8") == proof.page(proof.read())
+
+
+def test_the_published_ledger_is_without_a_fault() -> None:
+    assert {name: [run["figures"][name] for run in proof.read() if run["figures"][name]] for name in FIGURES} == {
+        name: [] for name in FIGURES
+    }
