@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from benchmarks.measure.stages import counts, stages
 from benchmarks.measure.start import start
 from benchmarks.measure.writers import writers
 from benchmarks.model import model
-from benchmarks.processes import ROOT, sources_of
+from benchmarks.processes import ROOT, end_on_sigterm, sources_of
 from benchmarks.report import JSON, as_json, table, write_pages
 from benchmarks.results import Section
 
@@ -53,7 +52,7 @@ MORE: dict[str, Callable[[Bench], Awaitable[Section]]] = {
 
 async def measure(names: Sequence[str], rounds: int, base: str) -> tuple[Machine, list[Section]]:
     """Run the measurements one after another and tell each as soon as it is there."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _stop, asyncio.current_task())
+    end_on_sigterm()
     machine = this_machine()
     sections: list[Section] = []
     with tempfile.TemporaryDirectory(prefix="maestro-bench-") as folder:
@@ -78,12 +77,6 @@ async def _one(name: str, bench: Bench) -> Section:
     async with asyncio.timeout(LONGEST):
         section = await (MEASUREMENTS | MORE)[name](bench)
     return replace(section, seconds=time.perf_counter() - started, load=load)
-
-
-def _stop(measuring: "asyncio.Task[object] | None") -> None:
-    """End as Ctrl-C does: everything that was started is ended first."""
-    if measuring is not None:
-        measuring.cancel()
 
 
 def _names(text: str) -> list[str]:

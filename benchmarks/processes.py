@@ -50,6 +50,12 @@ def memory_of(pid: int) -> Memory:
     return Memory(rss=info.rss / MIB, pss=pss / MIB, uss=info.uss / MIB)
 
 
+def bare_environment() -> dict[str, str]:
+    """Return what a program needs, and no key of a provider and no setting of Maestro's."""
+    kept = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
+    return {name: os.environ[name] for name in kept if name in os.environ}
+
+
 @asynccontextmanager
 async def running(command: Sequence[str], log: Path, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a command in a session of its own, so that Ctrl-C reaches us first; its standard error goes to the log."""
@@ -57,7 +63,7 @@ async def running(command: Sequence[str], log: Path, **environment: str) -> Asyn
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=ROOT,
-            env={**_bare_environment(), **environment},
+            env={**bare_environment(), **environment},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
@@ -67,6 +73,13 @@ async def running(command: Sequence[str], log: Path, **environment: str) -> Asyn
         yield process
     finally:
         await asyncio.shield(asyncio.create_task(ended(process)))
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end this task as Ctrl-C does: everything that was started is ended first."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 async def sources_of(ref: str, folder: Path) -> Path:
@@ -112,9 +125,3 @@ async def until_said(process: asyncio.subprocess.Process, words: str, patience: 
 def _cpu(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
-
-
-def _bare_environment() -> dict[str, str]:
-    """Return what a program needs, and no key of a provider and no setting of Maestro's."""
-    kept = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
-    return {name: os.environ[name] for name in kept if name in os.environ}
