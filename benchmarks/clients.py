@@ -25,13 +25,13 @@ class Person:
         self._socket = socket
         self._numbers = itertools.count(1)
 
-    async def ask(self) -> float:
+    async def ask(self, content: str = TEXT) -> float:
         """Send a message and return the seconds until its answer is there; raises ``RuntimeError`` if refused."""
-        return await self.answered(await self.send())
+        return await self.answered(await self.send(content))
 
-    async def send(self) -> float:
-        """Send a message and return when."""
-        frame = json.dumps({"type": "message", "content": TEXT.format(number=next(self._numbers))})
+    async def send(self, content: str = TEXT) -> float:
+        """Send a message, in which its number takes the place of ``{number}``, and return when."""
+        frame = json.dumps({"type": "message", "content": content.format(number=next(self._numbers))})
         started = time.perf_counter()
         await self._socket.send(frame)
         return started

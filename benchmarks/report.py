@@ -17,6 +17,7 @@ from benchmarks.results import Figure, Section, Target
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS.md"
 JSON = HERE / "results.json"
+SOAK = HERE / "soak.json"
 README = HERE.parent / "README.md"
 
 HEAD = """\
@@ -71,7 +72,8 @@ def from_json(text: str) -> tuple[Machine, list[Section]]:
 def write_pages() -> None:
     """Write the page and the table of the README from the results."""
     machine, sections = from_json(JSON.read_text())
-    RESULTS.write_text(page(machine, sections))
+    soaked = from_json(SOAK.read_text())[1] if SOAK.exists() else []
+    RESULTS.write_text(page(machine, [*sections, *soaked]))
     README.write_text(BLOCK.sub(lambda _: readme_table(sections), README.read_text()))
 
 

@@ -1,0 +1,90 @@
+"""Soaks Maestro: ``python -m benchmarks.soak`` puts mixed load on it for an hour, then writes a million messages."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+from benchmarks.machine import Machine, this_machine
+from benchmarks.model import model
+from benchmarks.processes import end_on_sigterm
+from benchmarks.report import SOAK, as_json, table, write_pages
+from benchmarks.results import Section
+from benchmarks.soak.million import DAYS, WRITTEN_AT_ONCE, Day, million
+from benchmarks.soak.mixed import Sample, mixed_load
+
+Part = tuple[Section, Sequence[Sample | Day]]
+
+
+async def measure(minutes: float, messages: int) -> list[Part]:
+    """Run both parts, or the one that is asked for."""
+    end_on_sigterm()
+    parts: dict[str, Callable[[Path], Awaitable[Part]]] = {}
+    if minutes:
+        parts["soak"] = partial(_load, minutes=minutes)
+    if messages:
+        parts["million"] = partial(_write, messages=messages)
+    found: list[Part] = []
+    for name, part in parts.items():
+        with tempfile.TemporaryDirectory(prefix=f"maestro-{name}-") as folder:
+            began, load = time.perf_counter(), os.getloadavg()[0]
+            section, samples = await part(Path(folder))
+            section = replace(section, seconds=time.perf_counter() - began, load=load)
+        print(table(section), end="\n\n", flush=True)
+        found.append((section, samples))
+    return found
+
+
+async def _load(folder: Path, minutes: float) -> Part:
+    async with model(folder) as served:
+        return await mixed_load(folder, served, minutes)
+
+
+async def _write(folder: Path, messages: int) -> Part:
+    return await asyncio.to_thread(million, folder, messages)
+
+
+def _as_json(machine: Machine, parts: Sequence[Part]) -> str:
+    """Return the figures in the form of the benchmarks, and all samples."""
+    sections = [replace(one, how=f"{one.how} Measured by `{COMMAND}`, {machine.date}.") for one, _ in parts]
+    samples = {one.name: [asdict(sample) for sample in found] for one, found in parts}
+    return json.dumps({**json.loads(as_json(machine, sections)), "samples": samples}, indent=1) + "\n"
+
+
+COMMAND = "python -m benchmarks.soak"
+
+
+def main() -> int:
+    """Measure, tell, and return the exit code; only a run of both parts rewrites the page."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Put load on Maestro for long.")
+    parser.add_argument("--minutes", type=float, default=60, help="minutes of mixed load (60); 0: none")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="messages with retention (1000000); 0: none")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write every value (soak.json)")
+    given = parser.parse_args()
+    if given.messages and given.messages < (least := DAYS * WRITTEN_AT_ONCE * 2):
+        parser.error(f"--messages: at least {least}, or 0")
+    machine = this_machine()
+    try:
+        parts = asyncio.run(measure(given.minutes, given.messages))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("stopped; nothing is written", file=sys.stderr)
+        return 130
+    target = given.json or (SOAK if len(parts) == 2 else None)
+    if target is not None:
+        target.write_text(_as_json(machine, parts))
+    if target == SOAK:
+        write_pages()
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # Temporal's native threads may abort a process that cleans up behind itself

@@ -1,0 +1,146 @@
+"""A million messages with retention on: the product's own transactions, as fast as they go, while a clock goes on."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event, Lock
+from pathlib import Path
+
+from benchmarks.figures import Spread, median
+from benchmarks.processes import MIB
+from benchmarks.results import Section, at_most, figure
+from maestro.domain.messages import Address, IncomingMessage
+from maestro.domain.settings.telemetry import RetentionSettings
+from maestro.intake.messages import Intake, IntakeRules
+from maestro.operations.conversations import remove_discarded_files
+from maestro.operations.retention import RetentionService
+from maestro.store.files import MediaFolder
+from maestro.store.store import Store
+from tests.support.database import query
+from tests.support.doors import EVERYBODY
+from tests.support.store_writers import Worker, prepare
+
+DAYS = 100
+CONVERSATION = 10
+"""Questions of a conversation; each has an answer."""
+WRITTEN_AT_ONCE = 20
+"""Messages that are written in one commit: the disk would otherwise decide how long it takes."""
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+RETENTION = RetentionSettings(calls_days=2, messages_days=7, jobs_days=8)
+WARM_UP = 40
+"""Days that are not judged: the inbox keeps the ids of messages for 30 days, and a job is kept for 8."""
+GROWTH = 400
+"""The bytes that may stay of a question: the row of its call in the log of usage, and its share of other rows."""
+MS = 1000
+
+
+@dataclass(frozen=True)
+class Day:
+    """The CPU time of a question and its answer on a simulated day, and the size of the store at its end."""
+
+    cpu_ms: float
+    file_mib: float
+
+
+def million(folder: Path, messages: int) -> tuple[Section, list[Day]]:
+    """Write so many messages over the days, half questions and half answers."""
+    path = folder / "million.db"
+    began = time.perf_counter()
+    spawn = get_context("spawn")
+    clock, rounds, deleting, stop = spawn.Value("d", 0.0), spawn.Value("i", 0), spawn.Lock(), spawn.Event()
+    with closing(Store.open(path, partial(_now, clock))) as store:
+        store.process = "worker@soak:1"
+        prepare(store)
+        retention = spawn.Process(target=_delete, args=(path, clock, rounds, deleting, stop))
+        retention.start()
+        try:
+            days = []
+            for day in range(DAYS):
+                took = _write_day(store, clock, day, messages // 2 // DAYS)
+                with deleting:  # the clock stands until the round has ended
+                    days.append(Day(took, _size(path) / MIB))
+        finally:
+            stop.set()
+            retention.join()
+        left = int(query(path, "SELECT count(*) AS n FROM messages")[0]["n"])
+    return _section(days, messages, left, rounds.value, time.perf_counter() - began), days
+
+
+def _now(clock: "Synchronized[float]") -> datetime:
+    return BEGIN + timedelta(seconds=clock.value)
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
+
+
+def _write_day(store: Store, clock: "Synchronized[float]", day: int, count: int) -> float:
+    """Accept and answer the questions of a day; return the ms of CPU time for one, by the median of the commits."""
+    rules = IntakeRules(10 * count, EVERYBODY)
+    intake, worker, took = Intake(store, lambda: rules, lambda: None), Worker(store, None, "worker"), []
+    for first in range(0, count, WRITTEN_AT_ONCE):
+        began = time.process_time()
+        with store.begin():
+            for number in range(first, min(first + WRITTEN_AT_ONCE, count)):
+                clock.value = (day + number / count) * 86_400
+                worker.answer(intake.accept_message(_question(day, number, _now(clock))).job_id)
+        took.append((time.process_time() - began) / WRITTEN_AT_ONCE)
+    return Spread.of(took).p50 * MS
+
+
+def _question(day: int, number: int, now: datetime) -> IncomingMessage:
+    conversation = number // CONVERSATION
+    return IncomingMessage(
+        id=f"{day}-{number}",
+        address=Address(platform="web", channel=f"day-{day}-{conversation}"),
+        user_id=f"u-{conversation}",
+        content=f"what is {number} plus 1",
+        sent_at=now,
+        is_direct=True,
+    )
+
+
+def _delete(path: Path, clock: "Synchronized[float]", rounds: "Synchronized[int]", deleting: Lock, stop: Event) -> None:
+    """Delete what is old, a day after the last deletion, until the writer has ended."""
+    with closing(Store(path, partial(_now, clock))) as store:
+        store.process = "worker@soak:2"
+        files = MediaFolder(path.parent / "media")
+        service = RetentionService(store, lambda: RETENTION, lambda: remove_discarded_files(store, path.parent, files))
+        while not stop.wait(0.05):
+            with deleting:
+                rounds.value += service.run_if_due()
+
+
+def _section(days: Sequence[Day], messages: int, left: int, rounds: int, seconds: float) -> Section:
+    judged = days[WARM_UP:]
+    third = len(judged) // 3
+    first, last = judged[:third], judged[-third:]
+    before, after = (median([one.cpu_ms for one in some]) for some in (first, last))
+    grown = (median([one.file_mib for one in last]) - median([one.file_mib for one in first])) * MIB
+    growth = grown / ((len(judged) - third) * (messages // 2 // DAYS))
+    return Section(
+        "million",
+        f"{messages:,} messages with retention on",
+        f"{messages // 2:,} questions and their answers in {DAYS} simulated days, {CONVERSATION} questions to a "
+        "conversation, written by the intake and the transactions of the steps into SQLite, without model, platform "
+        f"and Temporal, {WRITTEN_AT_ONCE} messages to a commit. Retention runs in a process of its own beside it, a "
+        f"simulated day after its last round; it keeps calls for {RETENTION.calls_days} days, messages for "
+        f"{RETENTION.messages_days}, jobs for {RETENTION.jobs_days}, and the ids of received messages for 30. After "
+        f"{WARM_UP} days, the last third is compared with the first, each by its median. The log of usage and a row "
+        "for each deleted conversation stay for good: that is the growth.",
+        (
+            figure("messages written", "", messages // 2 // DAYS * DAYS * 2),
+            figure("messages left at the end", "", left),
+            figure("rounds of deletion", "", rounds),
+            figure("size of the store at the end", "MiB", days[-1].file_mib),
+            figure("growth of the store for each question", "bytes", growth, at_most(GROWTH)),
+            figure("CPU of a question and its answer", "ms", median([one.cpu_ms for one in judged])),
+            figure("CPU of a question and its answer, change", "%", (after / before - 1) * 100, at_most(10)),
+            figure("took in all", "s", seconds),
+        ),
+    )
