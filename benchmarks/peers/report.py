@@ -138,7 +138,7 @@ def table(results: Sequence[Result]) -> list[str]:
         values = [[one_round[key] for one_round in one.rounds if key in one_round] for one in measured]
         ranks = [better * median(found) for found in values if found]
         cells = [
-            _cell(tell(found, len(one.rounds)), better and better * median(found) == max(ranks)) if found else "never"
+            _cell(tell(found, len(one.rounds)), min(ranks) < better * median(found) == max(ranks)) if found else "never"
             for one, found in zip(measured, values, strict=True)
         ]
         lines.append(f"| {label} | {' | '.join(cells)} |")
