@@ -39,6 +39,7 @@ from tests.support.crashing import (
     CrashingTool,
     CrashingWeb,
     Fuse,
+    crashing_sends,
     crashing_starts,
     release_of,
 )
@@ -90,6 +91,7 @@ class CrashingUp(Up):
         with (
             mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT),
             crashing_starts(self._fuse),
+            crashing_sends(self._fuse),
             numbered_release(self._fuse.folder),
         ):
             await super().until_stopped()
@@ -139,6 +141,7 @@ def crashing_parts(folder: Path) -> Iterator[None]:
             mock.patch.object(connect, "StoreContext", CrashingContext),
             mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT),
             crashing_starts(fuse),
+            crashing_sends(fuse),
             numbered_release(folder),
         ):
             patches.enter_context(patch)

@@ -23,6 +23,9 @@ from unittest import mock
 
 from temporalio.client import Client
 
+from connectors import hub
+from connectors.base import Connector
+from connectors.failures import SendFailure
 from connectors.web import WebConnector
 from maestro.connector_runtime.host import StoreContext
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, ToolSpec
@@ -318,4 +321,21 @@ def crashing_starts(fuse: Fuse) -> Iterator[None]:
         return handle
 
     with mock.patch.object(Client, "start_workflow", crashing):
+        yield
+
+
+@contextmanager
+def crashing_sends(fuse: Fuse) -> Iterator[None]:
+    """Reach a point before and after a chunk is sent to a platform; the web connector has points of its own."""
+    attempt = hub.attempt
+
+    async def crashing(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
+        if isinstance(connector, WebConnector):
+            return await attempt(connector, message)
+        fuse.effect(f"before {connector.platform} send")
+        outcome = await attempt(connector, message)
+        fuse.effect(f"after {connector.platform} send")
+        return outcome
+
+    with mock.patch.object(hub, "attempt", crashing):
         yield

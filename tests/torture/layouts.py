@@ -202,7 +202,12 @@ def sections(platforms: Platforms, model_port: int) -> dict[str, Any]:
     account = {"name": "main", "provider": "openai", "model": "gpt-4o-mini", "apiKey": "key-of-the-account"}
     return {
         "agents": AGENTS,
-        "connectors": {**options, "slack": {**options["slack"], **STREAMING}},
+        "connectors": {
+            **options,
+            "slack": {**options["slack"], **STREAMING},
+            # Instead of a minute for each chunk of which nobody knows whether it was sent.
+            "whatsapp": {**options["whatsapp"], "statusSeconds": 3},
+        },
         "llm": {
             "accounts": [{**account, "baseUrl": f"http://127.0.0.1:{model_port}/v1"}],
             "totalTimeoutSeconds": 30,
