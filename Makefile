@@ -1,6 +1,7 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up set-up-to-run up test test-postgresql check bench torture crash-points release format lock clean compiled-tests
+.PHONY: help set-up set-up-to-run up test test-postgresql check bench torture crash-points docs reference release format \
+  lock clean compiled-tests
 
 # The slowest first: they run side by side.
 CHECKS := check-types check-style check-imports check-architecture
@@ -75,6 +76,12 @@ RELEASE_TESTS := tests/unit/test_release.py tests/unit/test_requirements.py test
 release: set-up ## Build and check wheel, source distribution, SBOM and licences of the last commit; publishes nothing
 	$(PYTEST) $(RELEASE_TESTS)
 	$(BIN)/python -m scripts.release
+
+docs: set-up ## Build the documentation as a site, in build/site; fails at any warning
+	$(BIN)/python -m tests.documentation.site
+
+reference: set-up ## Write the generated pages of the reference anew: settings, commands, REST, tables, metrics
+	$(BIN)/python -m tests.documentation.reference
 
 format: set-up ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format

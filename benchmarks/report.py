@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import Machine
-from benchmarks.measure.start import FIRST_ANSWER, READY
 from benchmarks.results import Figure, Section, Target
 
 HERE = Path(__file__).parent
@@ -27,17 +26,11 @@ Written by `make bench`; [README.md](README.md) says what is measured and how to
 the median of its rounds, and every percentile is a value that was measured.
 """
 BLOCK = re.compile(r"(?<=<!-- figures of benchmarks/results.json -->\n).*(?=<!-- end of the figures -->)", re.DOTALL)
-START = (f"litellm, again: {READY}", f"litellm, again: {FIRST_ANSWER}")
 ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("CPU time of a message: Maestro, and the Temporal server", "cost", ("CPU of Maestro", "CPU of Temporal server")),
-    ("the same as a multiple of a workflow that does nothing", "cost", ("ratio",)),
     ("answers when 50 people ask at once", "cost", ("messages answered",)),
     ("an answer when nobody else asks: p50, p95", "latency", ("an answer took, p50", "an answer took, p95")),
-    ("50 people ask at once: the last answer, after its model", "slow-model", ("the last answer, after its model",)),
-    ("history events, and billable actions in Temporal Cloud", "counts", ("history events", "billable actions")),
-    ("commits, and SQL statements", "counts", ("commits", "statements")),
-    ("ready, and the first answer after that", "start", START),
-    ("memory of `maestro up`: idle, after load", "memory", ("maestro up, idle: RSS", "maestro up, after load: RSS")),
+    ("events in the workflow history of a message", "counts", ("history events",)),
 )
 """The rows of the README: a label, and the figures of a section."""
 

@@ -123,7 +123,9 @@ class JobMetrics:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self._max_pending = max_pending
         self._errors = LabelValues()
-        self._open = gauge("maestro_jobs", "Jobs that have not ended, by status.", ["status"])
+        self._open = gauge(
+            "maestro_jobs", "Jobs that have not ended, by status: pending, running, waiting.", ["status"]
+        )
         self._oldest = gauge(
             "maestro_jobs_oldest_pending_age_seconds",
             "Age of the job that has waited longest for its first start; 0 when none waits.",
@@ -132,8 +134,12 @@ class JobMetrics:
         self._limit = gauge(
             "maestro_jobs_pending_limit", "Pending jobs beyond which new messages are refused (jobs.maxPending)."
         )
-        self._ended = counter("maestro_jobs_ended", "Jobs that ended, by status.", ["status"])
-        self._failures = counter("maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"])
+        self._ended = counter(
+            "maestro_jobs_ended",
+            "Jobs that ended, by status: completed, failed, cancelled, dropped, merged.",
+            ["status"],
+        )
+        self._failures = counter("maestro_job_failures", "Failed jobs, by the class of their error.", ["error"])
         self._skipped = counter(
             "maestro_schedule_runs_skipped",
             "Runs of schedules that were skipped because no model could be called, by the class of the error.",
@@ -171,16 +177,20 @@ class JobMetrics:
 
     def _add_pending_gauges(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, registry=registry)
-        self._pending = gauge("maestro_jobs_pending", "Pending jobs by kind.", ["kind"])
+        self._pending = gauge(
+            "maestro_jobs_pending", "Pending jobs by kind: message, heartbeat, cron, webhook, delegation.", ["kind"]
+        )
         self._pending_age = gauge(
             "maestro_jobs_pending_age_seconds",
-            "Age of the oldest job of a kind that never started; 0 if none.",
+            "Age of the oldest job of a kind that never started, in a long lane as well; 0 if none.",
             ["kind"],
         )
-        self._ready = gauge("maestro_jobs_ready", "Claimed jobs that wait for a worker, by kind.", ["kind"])
+        self._ready = gauge(
+            "maestro_jobs_ready", "Claimed jobs by kind that wait for a worker, and for nothing else.", ["kind"]
+        )
         self._ready_age = gauge(
             "maestro_jobs_ready_age_seconds",
-            "How long the claimed job that has waited longest waits for a worker, by kind; 0 if none waits.",
+            "Longest wait of a claimed job for a worker, by kind, the signal for more workers; 0 if none waits.",
             ["kind"],
         )
 
@@ -202,7 +212,7 @@ class ModelCallMetrics:
         self._open = gauge("maestro_llm_calls_in_flight", "Model calls that wait for their answer.")
         self._calls = counter(
             "maestro_llm_calls",
-            "Ended attempts at model calls; interrupted: the process died, and the call is repeated.",
+            "Attempts at model calls: answered, failed, or interrupted (the process died, and the call is repeated).",
             ["provider", "model", "outcome"],
         )
         self._failures = counter(
@@ -258,17 +268,20 @@ class MessageMetrics:
             "maestro_messages_received", "Messages received; a repeated delivery counts once.", ["platform"]
         )
         self._ignored = counter(
-            "maestro_messages_ignored", "Messages dropped at the intake, counted but not stored, by reason.", ["reason"]
+            "maestro_messages_ignored",
+            "Messages that were counted at the intake and not stored: not addressed to an agent, from a bot, "
+            "or from an unknown user beyond the rate limit.",
+            ["reason"],
         )
         self._open = gauge("maestro_deliveries_open", "Chunks of answers that are still to be sent.")
         self._deliveries = counter(
             "maestro_deliveries",
-            "Chunks of answers by their final state; unconfirmed: only the platform knows whether the chunk arrived.",
+            "Chunks of answers by state: sent, unconfirmed (only the platform knows its outcome), abandoned, failed.",
             ["platform", "state"],
         )
         self._connectors = gauge(
             "maestro_connector_state",
-            "The states of connectors: 1 for the state that a connector last reported.",
+            "1 for the state that a connector last reported: starting, running, degraded, stopped, failed.",
             ["platform", "account", "state"],
         )
 

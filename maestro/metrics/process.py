@@ -50,14 +50,14 @@ class ProcessMetrics:
         self._traffic = MessageMetrics(registry)
         self._steps = Histogram(
             "maestro_step_duration_seconds",
-            "Duration of attempts at steps in this process, by step and outcome.",
+            "Duration of attempts at steps in this process, by step and outcome: done, failed, cancelled.",
             ["step", "outcome"],
             buckets=STEP_BUCKETS,
             registry=registry,
         )
         self._scans_failed = Counter(
             "maestro_scan_errors_total",
-            "Texts that this process could not scan completely for secrets.",
+            "Texts that this process could not scan completely for secrets: too slow, or a wrong pattern.",
             registry=registry,
         )
         self._traces = _count_of_traces(registry)
@@ -125,7 +125,9 @@ def _count_of_deletions(registry: CollectorRegistry) -> Counter:
 
 
 def _gauge_of_slots(registry: CollectorRegistry) -> Gauge:
-    explanation = "Slots for activities of this process by queue: used, and free."
+    explanation = (
+        "Slots for activities of this process by queue and kind (activity; local: inside a workflow task): used, free."
+    )
     return Gauge("maestro_worker_slots", explanation, ["queue", "kind", "state"], registry=registry)
 
 

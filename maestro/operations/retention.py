@@ -1,6 +1,6 @@
 """Retention: deletes old data in the background, in short transactions, one process at a time.
 
-See docs/howto/delete-old-data.md.
+See docs/howto/read-and-delete-conversations.md.
 """
 
 import asyncio

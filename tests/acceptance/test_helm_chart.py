@@ -188,7 +188,7 @@ def test_connectors_that_stand_by_do_not_block_an_upgrade() -> None:
 
 
 def test_workers_scale_by_a_metric_that_maestro_has() -> None:
-    documented = (ROOT / "docs" / "howto" / "monitor.md").read_text()
+    documented = (ROOT / "docs/reference/metrics.md").read_text()
     assert "| `maestro_jobs` | gauge | `status` |" in documented
     [hpa] = [one for one in render(EVERYTHING) if one["kind"] == "HorizontalPodAutoscaler"]
     metric = hpa["spec"]["metrics"][0]["external"]["metric"]

@@ -16,10 +16,13 @@ from pathlib import Path
 import httpx
 import pytest
 import pytest_asyncio
+from temporalio.client import WorkflowHistory
 
+from benchmarks.billing import billable_actions
 from maestro.domain.redaction import REDACTED
 from temporal.client import connect
 from temporal.endpoint import Endpoint
+from tests.documentation.actions_page import cloud_actions
 from tests.support.command import maestro as run
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
@@ -120,12 +123,32 @@ async def test_so_is_each_step_of_a_task_that_it_leads_to(maestro: Separate, llm
     task = await job_in(maestro, "task", "completed")
     assert task["task"] == "say hello"
     await assert_on_its_queue(maestro, task)
+    await assert_as_documented(maestro, task, "task")
+
+
+async def test_a_message_costs_as_many_billable_actions_as_documented(maestro: Separate) -> None:
+    async with web_client(maestro.web_port, channelId="billed") as client:
+        await ask(client, "hello")
+    await assert_as_documented(maestro, await job_in(maestro, "billed", "completed"), "answered")
+
+
+async def assert_as_documented(maestro: Separate, job: Row, way: str) -> None:
+    """A job costs the billable actions that docs/reference/temporal-cloud.md gives for this way of a message."""
+    actions = billable_actions((await history_of(maestro, job)).events)
+    assert actions.total() == cloud_actions(way), actions
+
+
+async def history_of(maestro: Separate, job: Row) -> WorkflowHistory:
+    """Return what Temporal knows of a job."""
+    temporal = await connect(Endpoint(f"127.0.0.1:{maestro.temporal.port}", "default"))
+    workflow = temporal.get_workflow_handle(job["id"])
+    await workflow.result()  # a job is completed before its workflow is
+    return await workflow.fetch_history()
 
 
 async def assert_on_its_queue(maestro: Separate, job: Row) -> None:
     """The steps of a job were done by the processes that are there for them."""
-    temporal = await connect(Endpoint(f"127.0.0.1:{maestro.temporal.port}", "default"))
-    history = await temporal.get_workflow_handle(job["id"]).fetch_history()
+    history = await history_of(maestro, job)
     queues = {
         event.activity_task_scheduled_event_attributes.activity_type.name: (
             event.activity_task_scheduled_event_attributes.task_queue.name

@@ -58,7 +58,8 @@ cannot be used ends with the reason, and is started again as a supervisor does.
 
 ## Repeat it
 
-```
+<!-- not run: a thousand kills take hours; tests/chaos/test_torture.py makes forty -->
+```sh
 make torture KILLS=40
 make torture KILLS=1000 SEED=1 STORE=sqlite LAYOUT=one
 ```

@@ -51,7 +51,7 @@ Days = Annotated[int, Field(ge=0, le=36_500)]
 
 
 class RetentionSettings(Section):
-    """How long data is kept (docs/howto/delete-old-data.md); 0 keeps it for ever."""
+    """How long data is kept (docs/howto/read-and-delete-conversations.md); 0 keeps it for ever."""
 
     messages_days: Days = live(
         0, "days after its last message after which a conversation is deleted, with its texts and files"

@@ -1,4 +1,4 @@
-"""Deletion of what is older than the retention settings allow (docs/howto/delete-old-data.md)."""
+"""Deletion of what is older than the retention settings allow (docs/howto/read-and-delete-conversations.md)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

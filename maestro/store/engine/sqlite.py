@@ -366,7 +366,7 @@ class SqliteDatabase:
         """Return up to ``RETURNED_PAGES`` free pages to the disk, and keep a share of the file for new rows.
 
         Return whether to go on. A file of release 0.1.0 keeps its size until it is converted; see
-        docs/howto/delete-old-data.md.
+        docs/howto/read-and-delete-conversations.md.
         """
         with self.begin_transaction() as connection:
             driver = driver_connection(connection)

@@ -26,7 +26,7 @@ def test_results_come_back_from_their_file() -> None:
 
 def test_the_page_has_every_figure_with_its_target_and_rounds() -> None:
     text = page(MACHINE, sections())
-    assert text.count("| ratio | 2.50 ms | ≤ 2: MISSED | 1, 3, 2.50 |") == 1
+    assert text.count("| messages answered | 2.50 ms | ≤ 2: MISSED | 1, 3, 2.50 |") == 1
     assert all(f"## About {section}" in text for _, section, _ in ROWS)
 
 

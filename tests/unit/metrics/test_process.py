@@ -81,14 +81,6 @@ def test_the_content_type_is_that_of_the_format() -> None:
     assert METRICS_TYPE == CONTENT_TYPE_PLAIN_0_0_4
 
 
-def test_the_manual_has_every_metric_and_no_other(rows: JobRows, metrics: ProcessMetrics) -> None:
-    documented = re.findall(r"^\| `(maestro_\w+)` \| (\w+) \|([^|]*)\|", MANUAL.read_text(), re.MULTILINE)
-    found = busy(rows, metrics)
-    assert dict(item[:2] for item in documented) == found.own
-    for name, _, labels in documented:
-        assert set(re.findall(r"`(\w+)`", labels)) == found.labels(name), name
-
-
 def test_the_alert_rules_of_the_manual_name_metrics_that_exist(rows: JobRows, metrics: ProcessMetrics) -> None:
     found = busy(rows, metrics)
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", MANUAL.read_text(), re.DOTALL)]

@@ -1,7 +1,6 @@
-"""Generates the page docs/configuration.md from the class ``Settings``."""
+"""The page docs/configuration.md, generated from the class ``Settings``."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +11,23 @@ from maestro.domain.settings.section import Section
 from maestro.settings.keys import KEYS, LEAVES, Key, limits_text
 from maestro.settings.model import Settings
 
-REGENERATE = "python -m maestro.settings.reference docs/configuration.md"
-
-_INTRODUCTION = f"""\
-# Configuration
-
-<!-- Written from the code; do not edit. To write it again: {REGENERATE} -->
-
-Maestro runs without any configuration. To change something, write `maestro.json` (`maestro.example.json` is a start),
-set an environment variable, or both: they are read once, at start. Keys marked **live** can also be set while Maestro
-runs, with `maestro settings set KEY VALUE` or `PATCH /api/settings`: every process works by the new value within a
-second. The other keys need a restart.
+_INTRODUCTION = """\
+Maestro runs without any configuration. To change something, write `maestro.json` (`maestro.example.json` is an
+example), set an environment variable, or both: they are read once, at the start. Keys marked **live** can also be set
+while Maestro runs, with `maestro settings set KEY VALUE` or `PATCH /api/settings`: every process uses the new value
+within a second. The other keys need a restart.
 
 **Which file**: the one given with `--config`, else the one named by `MAESTRO_CONFIG`, else `maestro.json` in the folder
 where Maestro is started.
 
-**Who wins**: what was set while Maestro runs, then the command line, then the environment, then the file, then the
-default. One exception: `MAESTRO_WEBUI_PASSWORD` counts only when the file has no password.
+**Precedence**: values that were set while Maestro ran, then the command line, the environment, the file, the default.
+One exception: `MAESTRO_WEBUI_PASSWORD` counts only when the file has no password.
 
-**Secrets** need not stand in the file: `"env:NAME"` is replaced by that environment variable, `"file:PATH"` by the
+**Secrets** need not be in the file: `"env:NAME"` is replaced by that environment variable, `"file:PATH"` by the
 content of that file, without the end of its last line. This works for every value. Relative paths start at the folder
 of the configuration file, in an environment variable at the folder where Maestro is started.
 
-**Mistakes** are refused at start, all at once, each with its key and its fix: an unknown key, an unknown `MAESTRO_*`
+**Errors** are reported at the start, all at once, each with its key and its fix: an unknown key, an unknown `MAESTRO_*`
 variable, a value of the wrong type or out of range. Not taken as settings are `MAESTRO_CONFIG`, `MAESTRO_TEST_*`,
 variables that the file refers to with `env:`, and the variables by which Kubernetes describes services.
 
@@ -64,13 +57,13 @@ def _as_json(value: Any) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def key_description(key: Key) -> str:
+def _key_description(key: Key) -> str:
     return "; ".join(filter(None, (key.field.description, limits_text(key)))).replace("|", r"\|")
 
 
 def _key_row(key: Key) -> str:
     changes, default = "live" if key.live else "restart", _as_json(key.field.default)
-    return f"| `{key.path}` | {default} | `{key.variables[0]}` | {changes} | {key_description(key)} |\n"
+    return f"| `{key.path}` | {default} | `{key.variables[0]}` | {changes} | {_key_description(key)} |\n"
 
 
 def _entry_table(key: Key) -> str:
@@ -78,7 +71,7 @@ def _entry_table(key: Key) -> str:
     for path, below in KEYS.items():
         if path.startswith(f"{key.path}[]."):
             default = "needed" if below.field.default is PydanticUndefined else _as_json(below.field.default)
-            table += f"| `{path.rpartition('.')[2]}` | {default} | {key_description(below)} |\n"
+            table += f"| `{path.rpartition('.')[2]}` | {default} | {_key_description(below)} |\n"
     return table
 
 
@@ -93,9 +86,6 @@ def _section_table(name: str) -> str:
     return f"\n## {field.alias}\n{about}\n{head}{rows}{lists}" + (_FOUND_KEYS if name == "llm" else "")
 
 
-def reference_page() -> str:
-    return _INTRODUCTION + "".join(map(_section_table, Settings.model_fields))
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(reference_page(), encoding="utf-8")
+def settings_page(note: str) -> str:
+    """Describe every key; ``note`` says how the page is written anew."""
+    return f"# Configuration\n\n{note}\n\n{_INTRODUCTION}" + "".join(map(_section_table, Settings.model_fields))

@@ -1,0 +1,75 @@
+"""The page about billable actions of Temporal Cloud, counted in the recorded histories of all ways of a message."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from temporalio.client import WorkflowHistory
+
+from benchmarks.billing import billable_actions
+
+HISTORIES = Path(__file__).parents[1] / "histories"
+WAYS: Mapping[str, tuple[str, int]] = {
+    "answered": ("a message is answered", 2),
+    "tool_rounds": ("an answer with two rounds of tool calls, four calls in all", 2),
+    "provider_retry": ("the provider fails twice, and the third attempt is answered", 2),
+    "delegated": ("a message whose answer gives another agent a task", 1),
+    "task": ("that task", 2),
+    "scheduled": ("a run of a schedule", 1),
+    "webhook": ("an event of a webhook", 1),
+    "control_reply": ("a control word such as `/status`, a question to a user, or the notice of a wait", 0),
+    "question": ("a message until its job waits for the answer to a question", 1),
+    "account_wait": ("a message until its job waits for an account", 1),
+    "stopped": ("an answer that is stopped with `/stop`", 1),
+    "failed": ("a message that fails, with the notice to its user", 1),
+    "dropped": ("a message that is dropped", 0),
+    "what_if": ("a what-if with a tool call", 0),
+}
+"""The recorded histories: the way of the message in words, and the activities that separate queues add.
+
+Beside an embedded server one queue serves all steps. With the queue of a connector, the typing indicator is an activity
+there, and the sending of an answer is one of its own.
+"""
+USD_PER_MILLION = 50
+"""The list price of the smallest volume: https://docs.temporal.io/cloud/pricing."""
+HEAD = """\
+**A message that is answered costs {answered} billable actions: US$ {price:.4f}.** A message that waits in its lane has
+no workflow and costs nothing meanwhile.
+
+The actions are counted in the recorded histories of the ways that a message can go (`tests/histories`), by the rules of
+Temporal in `benchmarks/billing.py`. The histories are from an embedded server, where one process does all steps of a
+message; the table adds the typing indicator and the sending, which are activities of the connector's queue on a
+cluster. `tests/acceptance/test_separate_processes.py` counts the actions of a message and of a task there. The price is
+the list price of the smallest volume, US$ {usd} per million actions ([prices](https://docs.temporal.io/cloud/pricing));
+larger volumes cost less, and storage, support and fairness are billed apart.
+"""
+TAIL = """
+Three things are in no history and come on top:
+
+* **Heartbeats**: an activity that runs longer than 10 s, such as a slow model call, sends one at most every 15 s. A
+  model call of 40 s costs two or three more actions. `temporal.heartbeatSeconds` makes them rarer.
+* **The run after a wait** is a workflow run of its own.
+* **Retries** of an activity are an action each; crashes are rare, failing providers are not.
+"""
+
+
+def actions_page(note: str) -> str:
+    """Describe what each way costs; ``note`` says how the page is written anew."""
+    rows = "".join(_row(words, cloud_actions(name)) for name, (words, _) in WAYS.items())
+    table = f"| way | actions | US$ per million |\n|---|---:|---:|\n{rows}"
+    answered = cloud_actions("answered")
+    head = HEAD.format(answered=answered, price=answered * USD_PER_MILLION / 1e6, usd=USD_PER_MILLION)
+    return f"# What a message costs on Temporal Cloud\n\n{note}\n\n{head}\n{table}{TAIL}"
+
+
+def cloud_actions(way: str) -> int:
+    """Return the billable actions of a way on a cluster, where each connector has a queue of its own."""
+    return billable_actions(_history(way).events).total() + WAYS[way][1]
+
+
+def _row(words: str, actions: int) -> str:
+    return f"| {words} | {actions} | {actions * USD_PER_MILLION:,} |\n"
+
+
+def _history(way: str) -> WorkflowHistory:
+    return WorkflowHistory.from_json(way, json.loads((HISTORIES / f"{way}.json").read_text(encoding="utf-8")))
