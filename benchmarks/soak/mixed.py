@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -56,6 +57,8 @@ class Sample:
     store_bytes: int
     p50_ms: float
     p95_ms: float
+    load: float
+    """The load average of the machine, which explains answers that take longer."""
 
 
 @dataclass
@@ -156,6 +159,7 @@ def _sample(product: Product, load: _Load, minutes: float) -> Sample:
         store_bytes=sum(file.stat().st_size for file in product.setting.data.glob("maestro.db*")),
         p50_ms=waits.p50 * 1000,
         p95_ms=waits.p95 * 1000,
+        load=os.getloadavg()[0],
     )
 
 
@@ -184,6 +188,7 @@ def judge(samples: Sequence[Sample], minutes: float) -> Section:
         "belongs to it, in both halves.",
         (
             figure("messages", "", samples[-1].messages),
+            figure("load average of the machine, first and last third", "", [_load(first), _load(last)]),
             figure("memory of Maestro, change", "%", change("maestro_mib"), at_most(10)),
             figure("memory of Maestro at the end: RSS", "MiB", samples[-1].maestro_mib),
             figure("memory of its Temporal server, change", "%", change("server_mib")),
@@ -201,3 +206,7 @@ def judge(samples: Sequence[Sample], minutes: float) -> Section:
             figure("an answer beyond its model calls, p95, change", "%", change("p95_ms"), at_most(20)),
         ),
     )
+
+
+def _load(samples: Sequence[Sample]) -> float:
+    return median([one.load for one in samples])

@@ -15,6 +15,7 @@ MINUTE = Sample(
     store_bytes=0,
     p50_ms=350,
     p95_ms=500,
+    load=1,
 )
 STEADY = [replace(MINUTE, minutes=at, messages=300 * at, store_bytes=3_000_000 * at) for at in range(1, 61)]
 
