@@ -53,7 +53,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
     "Reasons": (
         "docs/proof*",
         "benchmarks/RESULTS",
-        "benchmarks/README",
+        "benchmarks/*",
         "docs/comparison",
         "docs/invariants",
         "docs/decisions",
