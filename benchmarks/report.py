@@ -1,10 +1,9 @@
-"""Tells the results: as a table on the terminal, as JSON, and as the page and the table of the README made from it.
+"""Tells the results: as a table on the terminal, as JSON, and as the page made from it.
 
-``python -m benchmarks.report`` writes both anew from ``results.json``.
+``python -m benchmarks.report`` writes the page anew from ``results.json``.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,6 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS.md"
 JSON = HERE / "results.json"
 SOAK = HERE / "soak.json"
-README = HERE.parent / "README.md"
 
 HEAD = """\
 # Results
@@ -25,14 +23,6 @@ HEAD = """\
 Written by `make bench`; [README.md](README.md) says what is measured and how to get the figures again. Each figure is
 the median of its rounds, and every percentile is a value that was measured.
 """
-BLOCK = re.compile(r"(?<=<!-- figures of benchmarks/results.json -->\n).*(?=<!-- end of the figures -->)", re.DOTALL)
-ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("CPU time of a message: Maestro, and the Temporal server", "cost", ("CPU of Maestro", "CPU of Temporal server")),
-    ("answers when 50 people ask at once", "cost", ("messages answered",)),
-    ("an answer when nobody else asks: p50, p95", "latency", ("an answer took, p50", "an answer took, p95")),
-    ("events in the workflow history of a message", "counts", ("history events",)),
-)
-"""The rows of the README: a label, and the figures of a section."""
 
 
 def table(section: Section) -> str:
@@ -63,26 +53,15 @@ def from_json(text: str) -> tuple[Machine, list[Section]]:
 
 
 def write_pages() -> None:
-    """Write the page and the table of the README from the results."""
+    """Write the page from the results."""
     machine, sections = from_json(JSON.read_text())
     soaked = from_json(SOAK.read_text())[1] if SOAK.exists() else []
     RESULTS.write_text(page(machine, [*sections, *soaked]))
-    README.write_text(BLOCK.sub(lambda _: readme_table(sections), README.read_text()))
 
 
 def page(machine: Machine, sections: Sequence[Section]) -> str:
     """Return everything as Markdown."""
     return "\n".join([HEAD, *_about(machine), *(line for section in sections for line in _section(section))])
-
-
-def readme_table(sections: Sequence[Section]) -> str:
-    """Return the table of the README."""
-    figures = {(section.name, one.what): one for section in sections for one in section.figures}
-    rows = [
-        f"| {label} | {', '.join(_value(figures[section, name]) for name in names)} |\n"
-        for label, section, names in ROWS
-    ]
-    return "".join(["| | |\n|---|---:|\n", *rows])
 
 
 def _section_of(told: dict[str, Any]) -> Section:

@@ -1,17 +1,27 @@
 """The published ledger: ``benchmarks/torture.json``, and the page ``docs/proof.md`` that is made from it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.torture.ledger import ALLOWED, FIGURES
+from tests.torture.ledger import ALLOWED, ANSWERED_TWICE, BOUGHT_AGAIN, FIGURES, LOST, OUT_OF_ORDER, UNMARKED
 
 ROOT = Path(__file__).parents[2]
 JSON = ROOT / "benchmarks" / "torture.json"
 PAGE = ROOT / "docs" / "proof.md"
 LAYOUTS = ("one", "separate", "two-hosts")
 STORES = ("sqlite", "postgresql")
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(?<=<!-- figures of benchmarks/torture.json -->\n).*(?=<!-- end of the figures -->)", re.DOTALL)
+PROMISED = {
+    "messages lost": (LOST,),
+    "answered twice, or repeated without a mark": (ANSWERED_TWICE, UNMARKED),
+    "answered out of order": (OUT_OF_ORDER,),
+    "held answers bought again": (BOUGHT_AGAIN,),
+}
+"""The four numbers of the README, each with the figures of the ledger that it sums."""
 DESCRIPTIONS = {
     "one": "one process, `maestro up`, and its Temporal server",
     "separate": "`maestro worker`, `maestro api`, `maestro connect` and a Temporal server",
@@ -77,7 +87,24 @@ def publish(run: Told) -> None:
     others = [one for one in read() if (one["layout"], one["store"]) != (run["layout"], run["store"])]
     runs = sorted([*others, run], key=lambda one: (LAYOUTS.index(one["layout"]), STORES.index(one["store"])))
     JSON.write_text(json.dumps({"runs": runs}, indent=1) + "\n", encoding="utf-8")
+    write_pages(runs)
+
+
+def write_pages(runs: Sequence[Told]) -> None:
+    """Write the page, and the four numbers of the README."""
     PAGE.write_text(page(runs), encoding="utf-8")
+    filled = BLOCK.sub(lambda _: four_numbers(runs), README.read_text(encoding="utf-8"))
+    README.write_text(filled, encoding="utf-8")
+
+
+def four_numbers(runs: Sequence[Told]) -> str:
+    """Return the sums over all runs of what the promise excludes, for the README."""
+    kills, messages = sum(run["kills"] for run in runs), sum(sum(run["messages"].values()) for run in runs)
+    rows = [
+        (name, sum(run["figures"][figure] for run in runs for figure in figures)) for name, figures in PROMISED.items()
+    ]
+    table = "".join(f"| {name} | {number:,} |\n" for name, number in rows)
+    return f"| after {kills:,} kills under {messages:,} messages | |\n|---|---:|\n{table}"
 
 
 def read() -> list[dict[str, Any]]:
@@ -145,4 +172,4 @@ def _lines(runs: Sequence[Told], rows: Sequence[tuple[str, Sequence[object]]]) -
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(read()), encoding="utf-8")
+    write_pages(read())

@@ -169,6 +169,11 @@ def test_the_page_is_what_the_published_ledger_gives() -> None:
     assert proof.PAGE.read_text(encoding="utf-8") == proof.page(proof.read())
 
 
+def test_the_readme_has_the_four_numbers_of_the_ledger() -> None:
+    [block] = proof.BLOCK.findall(proof.README.read_text(encoding="utf-8"))
+    assert block == proof.four_numbers(proof.read())
+
+
 def test_the_published_ledger_is_without_a_fault() -> None:
     assert {name: [run["figures"][name] for run in proof.read() if run["figures"][name]] for name in FIGURES} == {
         name: [] for name in FIGURES
