@@ -31,7 +31,7 @@ UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 PROGRESS_SECONDS = 5.0
 FIX = (
     "Workflows of the running release that reach this point fail, and their jobs get a new run. Guard the change with "
-    "workflow.patched, or let the old workers finish: docs/howto/upgrade.md."
+    "workflow.patched, or let the old workers finish: docs/howto/upgrade-without-downtime.md."
 )
 
 app = Commands()

@@ -30,6 +30,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/howto/replay-jobs",
         "docs/howto/back-up-and-restore",
         "docs/howto/upgrade",
+        "docs/howto/upgrade-without-downtime",
         "docs/howto/change-settings-while-running",
     ),
     "Connect": (

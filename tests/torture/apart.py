@@ -152,7 +152,7 @@ class Apart(Layout):
             await asyncio.sleep(seconds if number == signal.SIGSTOP else 0)
 
     async def upgrade(self) -> None:
-        """Put the next release beside this one, then in its place (docs/howto/upgrade.md: upgrade without downtime)."""
+        """Put the next release beside this one, then in its place (docs/howto/upgrade-without-downtime.md)."""
         old = list(self._parts.values())
         for kind in (CONNECT, WORKER):
             await self._begin([self._part(one.host, kind) for one in old if one.kind == kind])

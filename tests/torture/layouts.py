@@ -365,7 +365,7 @@ class One(Layout):
             self._signal_temporal(signal.SIGCONT)
 
     async def upgrade(self) -> None:
-        """End it in good order, and start the next release (docs/howto/upgrade.md)."""
+        """End it in good order, and start the next release (docs/howto/upgrade-without-downtime.md)."""
         assert await self._whole.end(signal.SIGTERM) == 0, self._whole.story()
         await self._whole.begin()
 
