@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.health import DiagnosisLevel
-from temporal.endpoint import Endpoint
-from temporal.namespace import diagnose_temporal
 from tests.support.command import COMMAND, PATIENCE, Ports, maestro, up
 from tests.support.database import change
 from tests.support.diagnosed import Report, doctor
@@ -95,13 +93,14 @@ async def test_the_key_that_encrypts_payloads_is_told(tmp_path: Path) -> None:
 
 
 async def test_keys_and_retention_are_told_as_they_are_in_effect(tmp_path: Path) -> None:
-    configure(tmp_path, keys={"signing": base64.b64encode(os.urandom(32)).decode()}, retention={"callsDays": 7})
+    keys = {name: base64.b64encode(os.urandom(32)).decode() for name in ("signing", "secrets")}
+    configure(tmp_path, keys=keys, retention={"callsDays": 7})
     assert (await maestro("migrate", folder=tmp_path)).code == 0
     assert (await maestro("settings", "set", "retention.messagesDays", "30", folder=tmp_path)).code == 0
     assert (await maestro("accounts", "add", "mine", "--provider", "openai", folder=tmp_path, piped=KEY)).code == 0
     report = await doctor(tmp_path)
-    found = report.of("keys").found
-    assert found.startswith("signing: keys.signing (MAESTRO_KEYS_SIGNING); secrets: secrets.key in ")
+    in_use = "signing: keys.signing (MAESTRO_KEYS_SIGNING); secrets: keys.secrets (MAESTRO_KEYS_SECRETS)"
+    assert report.of("keys").found.startswith(in_use)
     assert report.of("retention").found == "deletes conversations after 30 days, texts of model calls after 7 days"
 
 
@@ -279,10 +278,6 @@ async def server(tmp_path: Path) -> AsyncIterator[TemporalApart]:
     apart = TemporalApart(folder, free_ports(1)[0])
     await apart.start()
     try:
-        async with asyncio.timeout(PATIENCE):
-            here = Endpoint(f"127.0.0.1:{apart.port}", "default")
-            while len(await diagnose_temporal(here, ["maestro"])) < 3:  # noqa: ASYNC110 - it listens before it knows namespaces
-                await asyncio.sleep(0.1)
         yield apart
     finally:
         await apart.end()

@@ -9,8 +9,13 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from tests.support.forking import PATIENCE, Around, Lasting
 from tests.support.llm_server import LLMServer
@@ -18,7 +23,8 @@ from tests.support.running import free_ports
 
 SERVER = Path(sys.executable).with_name("temporal")
 LOOK = 0.05
-"""Seconds between two looks at a port."""
+"""Seconds between two questions whether a server is ready."""
+ANSWER_TIMEOUT = timedelta(seconds=2)
 
 SHARED_KEYS = {name: b64encode(name.encode().ljust(32)).decode() for name in ("signing", "secrets")}
 """The section ``keys`` of processes that share a store and no data folder."""
@@ -132,10 +138,16 @@ class TemporalApart:
         self._part = Part([str(SERVER), "server", "start-dev", *options], folder)
 
     async def start(self) -> None:
-        """Start it and return when it listens."""
+        """Start it and return when it answers: before, it opens its port for a moment to see whether it is free."""
         await self._part.begin()
+        client = await Client.connect(f"127.0.0.1:{self.port}", lazy=True)
+        request = DescribeNamespaceRequest(namespace=client.namespace)
         async with asyncio.timeout(PATIENCE):
-            while not await self._listens():  # noqa: ASYNC110 - another process tells nobody that it listens
+            while True:
+                # The SDK raises RuntimeError when the first connection fails.
+                with contextlib.suppress(RPCError, RuntimeError):
+                    await client.workflow_service.describe_namespace(request, timeout=ANSWER_TIMEOUT)
+                    return
                 await asyncio.sleep(LOOK)
 
     async def end(self, number: signal.Signals = signal.SIGKILL) -> int:
@@ -145,14 +157,6 @@ class TemporalApart:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, as one that stops it or lets it go on."""
         self._part.send_signal(number)
-
-    async def _listens(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        except OSError:
-            return False
-        writer.close()
-        return True
 
 
 class Separate:
