@@ -133,6 +133,31 @@ class PlatformWebhooks:
 
     def __init__(self) -> None:
         self.router = Router()
+        self._opened, self._closed = asyncio.Event(), asyncio.Event()
+        self._closed.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process listens at the web connector's port, to which the platforms post."""
+        return self._opened.is_set()
+
+    def open(self) -> None:
+        """Record that this process listens at the port."""
+        self._closed.clear()
+        self._opened.set()
+
+    def close(self) -> None:
+        """Record that this process listens no more."""
+        self._opened.clear()
+        self._closed.set()
+
+    async def wait_until_open(self) -> None:
+        """Return when this process listens at the port."""
+        await self._opened.wait()
+
+    async def wait_until_closed(self) -> None:
+        """Return when this process listens no more."""
+        await self._closed.wait()
 
     @contextlib.contextmanager
     def serve_connector(self, connector: Connector) -> Iterator[None]:

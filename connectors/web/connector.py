@@ -136,7 +136,7 @@ class WebConnector:
     @property
     def accepts_connections(self) -> bool:
         """Whether the port accepts connections."""
-        return self._settled.is_set() and self._failure is None
+        return self.webhooks.is_open
 
     async def wait_until_started(self) -> None:
         """Return once the port accepts connections; raise the error of ``run`` if it cannot."""
@@ -170,6 +170,7 @@ class WebConnector:
         try:
             await serve_until_cancelled(Server(options, self._report_running), sockets)
         finally:
+            self.webhooks.close()
             await self._context.report(ConnectorState.STOPPED)
 
     def stop_accepting(self) -> None:
@@ -198,6 +199,7 @@ class WebConnector:
         return [WebSocketRoute("/", self._serve_socket), *Endpoints(self._services).routes(), webhooks]
 
     async def _report_running(self) -> None:
+        self.webhooks.open()
         self._settled.set()
         await self._context.report(ConnectorState.RUNNING, f"port {self.port}")
 

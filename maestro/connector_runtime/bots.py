@@ -23,7 +23,7 @@ from maestro.installation.data_folder import SecretKeys
 from maestro.settings import Settings
 from maestro.settings.connectors import BotSettings
 from maestro.store.store import Store
-from maestro.supervision import cancel_tasks
+from maestro.supervision import cancel_tasks, wait_for_first
 
 LOOK_SECONDS = 0.5
 """The longest delay in seconds until a change of a bot's row is applied."""
@@ -196,8 +196,7 @@ class BotKeeper:
             try:
                 instance = await asyncio.to_thread(self._factory.build_instance, row)
                 connector = await asyncio.to_thread(self._factory.create_connector, row, instance, context)
-                with self._register_webhook(connector):
-                    await self._run_connector(connector, partial(_receive_and_report, context))
+                await self._run_while_reachable(connector, partial(_receive_and_report, context))
                 problem = "the connector ended by itself"
             except (AccountRefused, ConfigurationError) as error:
                 log.warning("connector.failed", connector=row.name, reason=str(error))
@@ -218,16 +217,30 @@ class BotKeeper:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _register_webhook(self, connector: Connector) -> contextlib.AbstractContextManager[None]:
-        """Register the connector's webhook, if any; raises ``ConfigurationError`` without a web connector."""
+    async def _run_while_reachable(self, connector: Connector, receive: Receive) -> None:
+        """Run a connector under its lease; one with a webhook only while this process has the web connector's port.
+
+        Two processes could otherwise have one lease each, that of the port and that of the bot, and every request of
+        the platform would be refused. Raises ``LeaseLost`` when the port is closed, and ``ConfigurationError`` for a
+        webhook without a web connector.
+        """
         if not (isinstance(connector, HasRoutes) and connector.routes()):
-            return contextlib.nullcontext()
+            await self._run_connector(connector, receive)
+            return
         if self._webhooks is None:
             raise ConfigurationError(
                 f"{connector.platform} sends webhooks to the web connector's port, and this process has none: set "
                 f"web.enabled to true, and with separate processes start `maestro connect web {connector.platform}`"
             )
-        return self._webhooks.serve_connector(connector)
+        with self._webhooks.serve_connector(connector):
+            await self._webhooks.wait_until_open()
+            task = asyncio.ensure_future(self._run_connector(connector, receive))
+            try:
+                await wait_for_first(self._webhooks.wait_until_closed(), watched=[task])
+            finally:
+                await cancel_tasks([task])
+        if task.cancelled() or not self._webhooks.is_open:
+            raise LeaseLost(f"this process no longer has the port to which {connector.platform} posts")
 
     async def _report_failure(self, context: ConnectorContext, reason: str) -> None:
         """Report why a bot was stopped; retry while the store is busy, because no later report follows."""

@@ -96,7 +96,10 @@ class Apart(Layout):
         """Start everything, one host after the other, so that the first has the leases."""
         await self._temporal.start()
         for host in self._hosts:
-            await self._begin([one for one in self._parts.values() if one.host == host])
+            parts = [one for one in self._parts.values() if one.host == host]
+            await self._begin(parts)
+            for one in parts:
+                await one.is_ready()
             await connected(self, platforms)
 
     async def end(self) -> None:
@@ -156,11 +159,13 @@ class Apart(Layout):
         old = list(self._parts.values())
         for kind in (CONNECT, WORKER):
             await self._begin([self._part(one.host, kind) for one in old if one.kind == kind])
+            await self.recover()
         for kind in (WORKER, CONNECT, API):
             ending = [one for one in old if one.kind == kind]
             codes = await asyncio.gather(*(one.end(signal.SIGTERM) for one in ending))
             assert set(codes) == {0}, [one.story() for one in ending]
         await self._begin([one for one in old if one.kind == API])
+        await self.recover()
 
     def _part(self, host: str, kind: str) -> Part:
         """Return one more process of a kind, not yet started, with a port of its own for its health."""
@@ -173,12 +178,11 @@ class Apart(Layout):
         return [one for one in self._parts.values() if target in (one.name, one.host, ALL)]
 
     async def _begin(self, parts: list[Part]) -> None:
-        """Start processes, which take the place of others, and return when they are ready."""
+        """Start processes, which take the place of others, without waiting."""
+        self._may_refuse = True  # They start at once, and the patience of their store is short here.
         for one in parts:
             self._parts[one.name] = one
             await one.begin()
-        for one in parts:
-            await one.is_ready()
 
     async def _temporal_started(self) -> None:
         if self._starting is not None:

@@ -104,6 +104,7 @@ class Layout(ABC):
         self.refused = 0
         """How often a process ended at its start because the store could not be used, and was started again."""
         self._may_refuse = False
+        """Whether a process may end at its start with a reason, to be started again as by a supervisor."""
 
     async def apply(self, one: Disturbance) -> Harm:
         """Do what a disturbance says, and return what was done; processes that died are started without waiting."""
@@ -273,12 +274,13 @@ def own_disk(data: Path) -> Iterator[dict[str, str]]:
 
 @asynccontextmanager
 async def data_kept(layout: Layout, folder: Path) -> AsyncIterator[None]:
-    """Copy what is left in a folder at the end of a block, and the rows of its store if they are elsewhere."""
+    """Copy what is left in a folder at the end of a block, what processes told, and rows that are elsewhere."""
     try:
         yield
     finally:
         if layout.keep is not None:
             shutil.copytree(folder, layout.keep, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+            (layout.keep / "told.txt").write_text("\n".join(one.story() for one in layout.members()))
             if postgresql.wanted():
                 (layout.keep / "store.txt").write_text(dump(layout.evidence.path))
 

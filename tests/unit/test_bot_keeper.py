@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from connectors.base import (
     AccountRefused,
@@ -19,6 +21,7 @@ from connectors.base import (
     LengthUnit,
 )
 from connectors.options import Instance
+from connectors.webhooks import PlatformWebhooks
 from maestro.connector_runtime import bots
 from maestro.connector_runtime.bots import BotKeeper, ConnectorFactory
 from maestro.connector_runtime.host import Receive
@@ -62,6 +65,14 @@ class Line:
         """Show nothing."""
 
 
+class Posted(Line):
+    """A connector to which its platform posts."""
+
+    def routes(self) -> list[BaseRoute]:
+        """Return its webhook."""
+        return [Route("/", lambda _: Response())]
+
+
 class Bench:
     """A store with bots, and what became of each."""
 
@@ -73,6 +84,8 @@ class Bench:
         self.begun: list[str] = []
         self.leases_are_free = asyncio.Event()
         self.leases_are_free.set()
+        self.kind = Line
+        self.webhooks = PlatformWebhooks()
         bench = self
 
         class Makes(ConnectorFactory):
@@ -80,7 +93,7 @@ class Bench:
 
             def create_connector(self, row: BotInstance, instance: Instance, context: ConnectorContext) -> Connector:
                 """Make one."""
-                return Line(instance, bench.script)
+                return bench.kind(instance, bench.script)
 
         secrets = {"token": SecretStr("token-of-the-configuration")}
         configured = BotSettings(platform="discord", account="ours", secrets=secrets)
@@ -120,7 +133,7 @@ async def benched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(bots, "FIRST_PAUSE", 0.01)
     with closing(fresh_store(folder / "maestro.db")) as store:
         bench = Bench(store)
-        keeping = asyncio.create_task(bench.keeper.keep_running(None))
+        keeping = asyncio.create_task(bench.keeper.keep_running(bench.webhooks))
         try:
             yield bench
         finally:
@@ -179,6 +192,24 @@ async def test_a_lost_lease_is_waited_for_without_a_report(tmp_path: Path, monke
         bench.script.append(LeaseLost("the lease is lost"))
         bench.put("one", nothing)
         await until(lambda: "one" in bench.running and not bench.script, what="the bot")
+        assert ConnectorState.DEGRADED not in bench.states("one")
+
+
+async def test_a_bot_with_a_webhook_runs_only_where_its_platform_posts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise one of two hosts may have the port and the other one the bot, and no message arrives."""
+    async with benched(tmp_path, monkeypatch) as bench:
+        bench.kind = Posted
+        bench.put("one", nothing)
+        await until(lambda: bool(bench.webhooks.router.routes), what="the route")
+        assert bench.begun == [], "its lease is not taken while another process has the port"
+        for times in (1, 2):
+            bench.webhooks.open()
+            await until(lambda: "one" in bench.running, what="the bot")
+            bench.webhooks.close()
+            await until(lambda: "one" not in bench.running, what="its end with the port")
+            assert len(bench.begun) == times
         assert ConnectorState.DEGRADED not in bench.states("one")
 
 
