@@ -49,10 +49,7 @@ async def begin(maestro: Maestro, ref: str) -> str:
 async def ended(evidence: Evidence, run: str) -> Row:
     """Return the job once it is over."""
     sql = "SELECT * FROM queue WHERE id = ? AND completed_at IS NOT NULL"
-    async with asyncio.timeout(60):
-        while not (found := evidence.rows(sql, run)):  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.02)
-    return found[0]
+    return (await evidence.found(sql, run))[0]
 
 
 @pytest.mark.parametrize("point", POINTS)

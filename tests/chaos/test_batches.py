@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group(
 
 JOBS = 5
 DEATHS = 3
-LOOK = 0.02
 PATIENCE = 90.0
 
 
@@ -60,13 +59,12 @@ async def die_at(maestro: Maestro, point: str, times: int) -> None:
 async def over(evidence: Evidence, batch: str) -> list[Row]:
     """Return the items of a batch when it has ended, and every job that it began too."""
     sql = (
-        "SELECT count(*) AS n FROM replay_batches LEFT JOIN replay_items ON batch_id = replay_batches.id "
+        "SELECT 1 AS over WHERE NOT EXISTS (SELECT 1 FROM replay_batches "
+        "LEFT JOIN replay_items ON batch_id = replay_batches.id "
         "LEFT JOIN queue ON queue.id = began WHERE replay_batches.id = ? "
-        "AND (ended_at IS NULL OR queue.status IN ('pending', 'running', 'waiting'))"
+        "AND (ended_at IS NULL OR queue.status IN ('pending', 'running', 'waiting')))"
     )
-    async with asyncio.timeout(PATIENCE):
-        while evidence.rows(sql, batch)[0]["n"]:  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(LOOK)
+    await evidence.found(sql, batch, patience=PATIENCE)
     return evidence.rows("SELECT * FROM replay_items WHERE batch_id = ? ORDER BY place", batch)
 
 

@@ -40,10 +40,7 @@ def named(point: str) -> str:
 async def led_to(evidence: Evidence, job: Row, count: int) -> list[Row]:
     """Return the jobs that hang on this one once so many have ended."""
     sql = "SELECT * FROM queue WHERE parent_id = ? AND completed_at IS NOT NULL ORDER BY completed_at"
-    async with asyncio.timeout(60):
-        while len(found := evidence.rows(sql, job["id"])) < count:  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.02)
-    return found
+    return await evidence.found(sql, job["id"], count=count)
 
 
 async def assert_said_once(evidence: Evidence, somebody: Person, job: Row) -> str:

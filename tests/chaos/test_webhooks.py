@@ -21,10 +21,7 @@ POINTS = {"before webhook": False, "after webhook": True}
 async def ended(evidence: Evidence, channel: str) -> Row:
     """Return the first job of a channel once it is over."""
     sql = "SELECT * FROM queue WHERE channel = ? AND completed_at IS NOT NULL ORDER BY created_at"
-    async with asyncio.timeout(60):
-        while not (found := evidence.rows(sql, channel)):  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.02)
-    return found[0]
+    return (await evidence.found(sql, channel))[0]
 
 
 @pytest.mark.parametrize(("point", "kept"), POINTS.items())

@@ -1,7 +1,5 @@
 """The process dies while it finds out what a job would answer: nothing is bought twice, and nothing happens."""
 
-import asyncio
-
 import pytest
 
 from maestro.domain.jobs.replay import ReplayMode
@@ -37,10 +35,7 @@ def ask(evidence: Evidence, job_id: str) -> str:
 async def ended(evidence: Evidence, job_id: str) -> Row:
     """Return the job once it is over."""
     sql = "SELECT * FROM queue WHERE id = ? AND completed_at IS NOT NULL"
-    async with asyncio.timeout(60):
-        while not (found := evidence.rows(sql, job_id)):  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.02)
-    return found[0]
+    return (await evidence.found(sql, job_id))[0]
 
 
 @pytest.mark.parametrize("point", POINTS)

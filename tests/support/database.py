@@ -1,6 +1,8 @@
 """The rows of a store, read and written from outside as operators may, with nothing of the product in between."""
 
+import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,13 +29,46 @@ class NamedRow(tuple[Any, ...]):
         return self.names
 
 
+class Kept(threading.local):
+    """The connections that the waits of this thread share, by the file or the database that they lead to."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+        self.connections: dict[object, Any] = {}
+
+
+_kept = Kept()
+
+
+@contextmanager
+def asking_again() -> Iterator[None]:
+    """Let ``query`` keep its connections until the block ends, for a wait that asks the same every moment.
+
+    Opening a connection costs 25 times what such a question does: SQLite reads the schema, PostgreSQL starts a process.
+    """
+    _kept.waits += 1
+    try:
+        yield
+    finally:
+        _kept.waits -= 1
+        if not _kept.waits:
+            for connection in _kept.connections.values():
+                connection.close()
+            _kept.connections.clear()
+
+
 def query(path: Path, sql: str, *values: object) -> list[Any]:
     """Return the rows that a statement finds in the store of this path."""
     if postgresql.wanted():
-        with _postgresql(path) as connection:
-            return connection.execute(*_translated(sql, values)).fetchall()
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=PATIENCE)) as database:
-        database.row_factory = sqlite3.Row
+        return _query_postgresql(path, *_translated(sql, values))
+    if _kept.waits and path.exists():
+        found = os.stat(path)  # another file at the same path, as after a restore, has a connection of its own
+        key = (found.st_dev, found.st_ino)
+        if key not in _kept.connections:
+            _kept.connections[key] = _sqlite(path)
+        rows: list[Any] = _kept.connections[key].execute(sql, values).fetchall()
+        return rows
+    with closing(_sqlite(path)) as database:
         return database.execute(sql, values).fetchall()
 
 
@@ -79,6 +114,27 @@ def dump(path: Path) -> str:
 def stored_text(path: Path) -> str:
     """Return everything that the store of this path has, with rows that were deleted where they are still in a file."""
     return dump(path) if postgresql.wanted() else path.read_bytes().decode(errors="replace")
+
+
+def _sqlite(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=PATIENCE)
+    database.row_factory = sqlite3.Row
+    return database
+
+
+def _query_postgresql(path: Path, sql: str, values: Sequence[object] | None) -> list[Any]:
+    if _kept.waits:
+        url = postgresql.database_url(path)
+        if url not in _kept.connections:
+            _kept.connections[url] = psycopg.connect(url, row_factory=_named_row, autocommit=True)
+        try:
+            rows: list[Any] = _kept.connections[url].execute(sql, values).fetchall()
+        except psycopg.OperationalError:  # some tests cut all connections
+            _kept.connections.pop(url).close()
+        else:
+            return rows
+    with _postgresql(path) as connection:
+        return connection.execute(sql, values).fetchall()
 
 
 @contextmanager

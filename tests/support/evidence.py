@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.database import query
+from tests.support.database import asking_again, query
 
 Row = Mapping[str, Any]
 
@@ -27,10 +27,11 @@ class Evidence:
 
     async def ended(self, *client_ids: str) -> list[Row]:
         """Return the jobs of these messages when all have ended."""
-        async with asyncio.timeout(PATIENCE):
-            while len(jobs := self._ended(*client_ids)) < len(client_ids):  # noqa: ASYNC110
-                await asyncio.sleep(LOOK)
-        return jobs
+        return await _so_many(len(client_ids), lambda: self._ended(*client_ids))
+
+    async def found(self, statement: str, *values: object, count: int = 1, patience: float = PATIENCE) -> list[Row]:
+        """Return what a query finds once it finds so many rows."""
+        return await _so_many(count, lambda: self.rows(statement, *values), patience)
 
     def jobs(self, client_id: str) -> list[Row]:
         """Return the job that answers a message."""
@@ -71,3 +72,11 @@ class Evidence:
 
     def _ended(self, *client_ids: str) -> list[Row]:
         return [job for one in client_ids for job in self.jobs(one) if job["completed_at"] is not None]
+
+
+async def _so_many(count: int, find: Callable[[], list[Row]], patience: float = PATIENCE) -> list[Row]:
+    with asking_again():
+        async with asyncio.timeout(patience):
+            while len(rows := find()) < count:  # noqa: ASYNC110 - another process writes them
+                await asyncio.sleep(LOOK)
+    return rows

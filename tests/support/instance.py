@@ -267,11 +267,12 @@ async def _import_model_library() -> None:
 async def until(condition: Callable[[], bool], patience: float = PATIENCE, *, what: str = "a condition") -> None:
     """Return once the condition holds; raises ``TimeoutError`` naming what did not happen."""
     deadline, pause = time.monotonic() + patience, SHORTEST_LOOK
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {patience:g} s: {what}")
-        await asyncio.sleep(pause)
-        pause = min(pause * 1.25, LONGEST_LOOK)
+    with database.asking_again():
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {patience:g} s: {what}")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.25, LONGEST_LOOK)
 
 
 def free_port() -> int:

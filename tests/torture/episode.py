@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.support.database import asking_again
 from tests.support.four_platforms import Platforms, four_servers
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -154,10 +155,11 @@ class Stage:
         """Return what is there when nothing is missing any more, or when it has been waited for long enough."""
         deadline = time.monotonic() + patience
         findings = Findings.read(plan, self.layout.evidence, self.llm)
-        while time.monotonic() < deadline:
-            if not (findings.missing(crowd) or findings.left_open()) and talking.done():
-                talking.result()
-                break
-            await asyncio.sleep(LOOK)
-            findings = Findings.read(plan, self.layout.evidence, self.llm)
+        with asking_again():
+            while time.monotonic() < deadline:
+                if not (findings.missing(crowd) or findings.left_open()) and talking.done():
+                    talking.result()
+                    break
+                await asyncio.sleep(LOOK)
+                findings = Findings.read(plan, self.layout.evidence, self.llm)
         return findings
