@@ -32,24 +32,28 @@ there, and the sending of an answer is one of its own.
 """
 USD_PER_MILLION = 50
 """The list price of the smallest volume: https://docs.temporal.io/cloud/pricing."""
+MONTH = 100_000
+"""The messages of a month in the example."""
 HEAD = """\
-**A message that is answered costs {answered} billable actions: US$ {price:.4f}.** A message that waits in its lane has
-no workflow and costs nothing meanwhile.
+**A message that is answered costs {answered} billable actions: US$ {price:.4f}.** {month:,} messages a month cost
+{actions:,} actions: US$ {usd_month:,.0f}, and at least the price of a plan. A message that waits in its lane has no
+workflow and costs nothing meanwhile.
 
-The actions are counted in the recorded histories of the ways that a message can go (`tests/histories`), by the rules of
-Temporal in `benchmarks/billing.py`. The histories are from an embedded server, where one process does all steps of a
-message; the table adds the typing indicator and the sending, which are activities of the connector's queue on a
-cluster. `tests/acceptance/test_separate_processes.py` counts the actions of a message and of a task there. The price is
-the list price of the smallest volume, US$ {usd} per million actions ([prices](https://docs.temporal.io/cloud/pricing));
-larger volumes cost less, and storage, support and fairness are billed apart.
+The price is the list price of the smallest volume, US$ {usd} per million actions
+([prices](https://docs.temporal.io/cloud/pricing)); larger volumes cost less. Storage, support and fairness are billed
+apart; `jobs.fairness` set to `false` does without fairness in Temporal's queues.
 """
 TAIL = """
-Three things are in no history and come on top:
+Three things come on top:
 
 * **Heartbeats**: an activity that runs longer than 10 s, such as a slow model call, sends one at most every 15 s. A
   model call of 40 s costs two or three more actions. `temporal.heartbeatSeconds` makes them rarer.
 * **The run after a wait** is a workflow run of its own.
 * **Retries** of an activity are an action each; crashes are rare, failing providers are not.
+
+The actions are counted in recorded histories of all ways that a message can go, by the rules of Temporal. The histories
+are from an embedded server, where one process does all steps of a message; the table adds the typing indicator and the
+sending, which are activities of the connector's queue on a cluster.
 """
 
 
@@ -58,7 +62,15 @@ def actions_page(note: str) -> str:
     rows = "".join(_row(words, cloud_actions(name)) for name, (words, _) in WAYS.items())
     table = f"| way | actions | US$ per million |\n|---|---:|---:|\n{rows}"
     answered = cloud_actions("answered")
-    head = HEAD.format(answered=answered, price=answered * USD_PER_MILLION / 1e6, usd=USD_PER_MILLION)
+    actions = answered * MONTH
+    head = HEAD.format(
+        answered=answered,
+        price=answered * USD_PER_MILLION / 1e6,
+        usd=USD_PER_MILLION,
+        month=MONTH,
+        actions=actions,
+        usd_month=actions * USD_PER_MILLION / 1e6,
+    )
     return f"# What a message costs on Temporal Cloud\n\n{note}\n\n{head}\n{table}{TAIL}"
 
 

@@ -6,8 +6,10 @@ repository; ``tests/documentation/test_reference.py`` compares them with the cod
 
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ COMMANDS_HEAD = f"""\
 `maestro COMMAND --help` explains a command in the terminal, and `maestro --install-completion` lets the shell complete
 commands, options and names. Every command takes these options, before its name or after it:
 
-| option | |
+| option | meaning |
 |---|---|
 | `--config FILE` | the configuration file; by default `maestro.json` in the current folder |
 | `--data-dir DIR` | the folder for the data of Maestro |
@@ -78,15 +80,22 @@ METRICS_HEAD = f"""\
 
 {NOTE}
 
-What `/metrics` of each process tells Prometheus; [monitor Maestro](../howto/monitor.md) has the scrape configuration
-and the alerts. Metrics *of the store* are read from the store at the scrape, so all processes tell the same: combine
-them with `max`, never with `sum`. Their counters begin at 0 when a process starts, count what it then finds in the
-store, and never decrease. Metrics *of the process* are its own. `process_*` and `python_*` metrics come along. No label
-holds an id, a channel or anything that people wrote, and a label takes at most 100 values; further ones are `other`.
+What Prometheus reads from `/metrics` of each process; [monitor Maestro](../howto/monitor.md) has the scrape
+configuration and the alerts. Metrics *of the store* are read from the store at the scrape, so all processes report the
+same value: combine them with `max`, never with `sum`. Their counters begin at 0 when a process starts, count what it
+then finds in the store, and never decrease. Metrics *of the process* are its own. `process_*` and `python_*` metrics
+are there too. No label holds an id, a channel or a text of a user, and a label takes at most 100 values; further ones
+are `other`.
 """
 
 FROM_STORE = (lambda registry: JobMetrics(registry, lambda: 0), ModelCallMetrics, MessageMetrics)
 """The groups of metrics that a scrape reads from the store."""
+
+MANY = 5
+"""How many options several commands of a group must share to be listed once."""
+
+VALUES = {"int": "N", "int range": "N", "float": "N", "float range": "N"}
+"""What stands for the value of an option of a type, if not ``TEXT``."""
 
 SQL_WORDS = {"VARCHAR": "text", "TEXT": "text", "DATETIME": "time", "BLOB": "bytes", "FLOAT": "number"}
 
@@ -106,6 +115,10 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # Commands
 
 
+Option = tuple[str, str]
+"""An option or an argument as it is typed, and its meaning."""
+
+
 def commands_page() -> str:
     """Describe every command with its arguments and options."""
     return COMMANDS_HEAD + "".join(map(_command_section, COMMANDS))
@@ -113,9 +126,30 @@ def commands_page() -> str:
 
 def _command_section(name: str) -> str:
     command = load_command(name)
-    rows = [_command_row(words, leaf) for words, leaf in _leaves(f"maestro {name}", command)]
-    about = f"\n{_first_paragraph(command.help)}\n" if getattr(command, "commands", {}) else ""
-    return f"\n## maestro {name}\n{about}\n" + table_of(("command", "meaning", "arguments and options"), rows)
+    leaves = {words: (leaf, _options(words, leaf)) for words, leaf in _leaves(f"maestro {name}", command)}
+    about = f"\n## maestro {name}\n\n{_first_paragraph(command.help)}\n"
+    if not getattr(command, "commands", {}):
+        return about + "".join(_option_table(options) for _, options in leaves.values())
+    common = _common([options for _, options in leaves.values()])
+    for words, (leaf, options) in leaves.items():
+        own = [option for option in options if option not in common]
+        takes = f" Takes the [common options](#common-options-of-maestro-{name})." if len(own) < len(options) else ""
+        about += f"\n### {words}\n\n{_first_paragraph(leaf.help)}{takes}\n{_option_table(own)}"
+    return about + (f"\n### Common options of maestro {name}\n{_option_table(common)}" if common else "")
+
+
+def _option_table(options: Sequence[Option]) -> str:
+    rows = [(f"`{typed}`", meaning) for typed, meaning in options]
+    return "\n" + table_of(("option", "meaning"), rows) if rows else ""
+
+
+def _common(commands: Sequence[Sequence[Option]]) -> Sequence[Option]:
+    """Return the options that the same commands have in common, if they are many."""
+    together = defaultdict[Sequence[int], list[Option]](list)
+    for option in dict.fromkeys(chain.from_iterable(commands)):
+        together[tuple(number for number, own in enumerate(commands) if option in own)].append(option)
+    many = [options for users, options in together.items() if len(users) > 1 and len(options) >= MANY]
+    return max(many, key=len, default=())
 
 
 def _leaves(words: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -130,12 +164,22 @@ def _first_paragraph(text: str | None) -> str:
     return cell((text or "").partition("\n\n")[0])
 
 
-def _command_row(words: str, command: Any) -> Sequence[str]:
+def _options(words: str, command: Any) -> Sequence[Option]:
     context = command.make_context(words, [], resilient_parsing=True)
     own = (each for each in command.params if not set(each.opts) & set(COMMON_OPTIONS))
-    records = [record for each in own if (record := each.get_help_record(context)) is not None]
-    options = "<br>".join(f"`{cell(left)}` {cell(right)}".rstrip() for left, right in records)
-    return (f"`{words}`", _first_paragraph(command.help), options)
+    return [_option(*record) for each in own if (record := each.get_help_record(context)) is not None]
+
+
+def _option(typed: str, meaning: str) -> Option:
+    """Return an option of the help without what only a parser needs: types, and the bounds of numbers."""
+    words, _, kind = typed.rstrip(">]").partition(" <")
+    kind = kind.removeprefix("list[")
+    choices = f" One of {', '.join(f'`{choice}`' for choice in kind.split('|'))}." if "|" in kind else ""
+    if kind and words.startswith("-"):
+        words += " " + ("NAME" if choices else VALUES.get(kind, "TEXT"))
+    meaning = re.sub(r"\s*\[required\]", "", meaning)
+    meaning = re.sub(r"\s*\[default: (.*?)(?:; [^]]*)?\]", r" Default: \1.", meaning)
+    return words, cell(meaning + choices)
 
 
 # REST

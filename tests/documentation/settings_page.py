@@ -1,6 +1,7 @@
 """The page docs/configuration.md, generated from the class ``Settings``."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,15 @@ from maestro.settings.model import Settings
 
 _INTRODUCTION = """\
 Maestro runs without any configuration. To change something, write `maestro.json` (`maestro.example.json` is an
-example), set an environment variable, or both: they are read once, at the start. Keys marked **live** can also be set
-while Maestro runs, with `maestro settings set KEY VALUE` or `PATCH /api/settings`: every process uses the new value
-within a second. The other keys need a restart.
+example), set an environment variable, or both: they are read once, at the start. Keys with *at once* under *changes*
+can also be set while Maestro runs, with `maestro settings set KEY VALUE` or `PATCH /api/settings`: every process uses
+the new value within a second. The other keys need a restart.
 
 **Which file**: the one given with `--config`, else the one named by `MAESTRO_CONFIG`, else `maestro.json` in the folder
 where Maestro is started.
 
-**Precedence**: values that were set while Maestro ran, then the command line, the environment, the file, the default.
-One exception: `MAESTRO_WEBUI_PASSWORD` counts only when the file has no password.
+**Which value counts**: one that was set while Maestro ran, then the command line, the environment, the file, the
+default. One exception: `MAESTRO_WEBUI_PASSWORD` counts only when the file has no password.
 
 **Secrets** need not be in the file: `"env:NAME"` is replaced by that environment variable, `"file:PATH"` by the
 content of that file, without the end of its last line. This works for every value. Relative paths start at the folder
@@ -62,7 +63,7 @@ def _key_description(key: Key) -> str:
 
 
 def _key_row(key: Key) -> str:
-    changes, default = "live" if key.live else "restart", _as_json(key.field.default)
+    changes, default = "at once" if key.live else "restart", _as_json(key.field.default)
     return f"| `{key.path}` | {default} | `{key.variables[0]}` | {changes} | {_key_description(key)} |\n"
 
 
@@ -75,11 +76,21 @@ def _entry_table(key: Key) -> str:
     return table
 
 
+def _about(name: str) -> str:
+    model = Settings.model_fields[name].annotation
+    return (model.__doc__ or "").strip() if isinstance(model, type) and issubclass(model, Section) else ""
+
+
+def _section_row(name: str) -> str:
+    field = Settings.model_fields[name]
+    about = re.sub(r" \(docs/[^)]*\)", "", (_about(name) or field.description or "").partition("\n\n")[0])
+    return f"| [{field.alias}](#{(field.alias or name).lower()}) | {' '.join(about.split())} |\n"
+
+
 def _section_table(name: str) -> str:
     field = Settings.model_fields[name]
     keys = [key for key in LEAVES if key.names[0] == name]
-    model = field.annotation
-    about = f"\n{model.__doc__}\n" if isinstance(model, type) and issubclass(model, Section) else ""
+    about = f"\n{text}\n" if (text := _about(name)) else ""
     head = "| key | default | environment | changes | meaning |\n|---|---|---|---|---|\n"
     rows = "".join(map(_key_row, keys))
     lists = "".join(_entry_table(key) for key in keys if key.entry is not None)
@@ -88,4 +99,8 @@ def _section_table(name: str) -> str:
 
 def settings_page(note: str) -> str:
     """Describe every key; ``note`` says how the page is written anew."""
-    return f"# Configuration\n\n{note}\n\n{_INTRODUCTION}" + "".join(map(_section_table, Settings.model_fields))
+    rows = "".join(map(_section_row, Settings.model_fields))
+    sections = f"\n| section | about |\n|---|---|\n{rows}"
+    return f"# Configuration\n\n{note}\n\n{_INTRODUCTION}{sections}" + "".join(
+        map(_section_table, Settings.model_fields)
+    )

@@ -46,7 +46,7 @@ class AgentFields(View):
         default="", title="Name that people see", examples=["the slug"], description="the name that people see"
     )
     role: Word = Field(default="assistant", description="conductor, assistant, coder, architect or another role")
-    description: Description = ""
+    description: Description = Field(default="", description="what the agent is for")
     voice: Voice = Field(
         default="",
         title="How the agent speaks",
