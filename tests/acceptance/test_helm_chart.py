@@ -50,7 +50,7 @@ EVERYTHING: Mapping[str, Any] = {
         "trustedProxies": ["10.0.0.0/8"],
         "ingress": {"enabled": True, "className": "nginx", "host": "maestro.example.org", "tlsSecret": "tls"},
     },
-    "connectors": [{"platform": "web", "replicas": 2}, {"platform": "slack"}],
+    "connectors": [{"platform": "web", "replicas": 2}, {"platform": "discord", "also": ["slack"]}],
     "connectorDefaults": {"persistent": True, "storageClass": "fast"},
     "networkPolicy": {"enabled": True, "fromClients": [{"podSelector": {"matchLabels": {"app": "ingress"}}}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
@@ -135,6 +135,7 @@ def test_the_pods_read_their_settings(values: Mapping[str, Any], tmp_path: Path)
             assert settings.media.secret_access_key.get_secret_value() == "the media-secret-access-key"
             assert settings.llm.accounts[0].api_key.get_secret_value() == "the model-key"
             assert "maestro.example.org" in settings.webui.allowed_hosts
+            assert list(map(str, settings.web.allowed_origins)) == ["https://maestro.example.org:8443"]
 
 
 @both
@@ -181,23 +182,32 @@ def test_connectors_that_stand_by_do_not_block_an_upgrade() -> None:
     objects = render(EVERYTHING)
     strategies = {
         name: find_object(objects, "StatefulSet", name)["spec"]["updateStrategy"]["type"]
-        for name in ("acme-maestro-web", "acme-maestro-slack")
+        for name in ("acme-maestro-web", "acme-maestro-discord")
     }
-    assert strategies == {"acme-maestro-web": "OnDelete", "acme-maestro-slack": "RollingUpdate"}
+    assert strategies == {"acme-maestro-web": "OnDelete", "acme-maestro-discord": "RollingUpdate"}
     assert find_object(objects, "PodDisruptionBudget", "acme-maestro-web")["spec"]["maxUnavailable"] == 1
+
+
+def test_a_process_may_run_several_platforms() -> None:
+    pods = list_pods(render(EVERYTHING))
+    assert pods["acme-maestro-web"]["containers"][0]["args"] == ["connect", "web"]
+    assert pods["acme-maestro-discord"]["containers"][0]["args"] == ["connect", "discord", "slack"]
 
 
 def test_workers_scale_by_a_metric_that_maestro_has() -> None:
     documented = (ROOT / "docs/reference/metrics.md").read_text()
-    assert "| `maestro_jobs` | gauge | `status` |" in documented
+    assert "| `maestro_jobs_ready_age_seconds` | gauge |" in documented
     [hpa] = [one for one in render(EVERYTHING) if one["kind"] == "HorizontalPodAutoscaler"]
-    metric = hpa["spec"]["metrics"][0]["external"]["metric"]
-    assert metric == {"name": "maestro_jobs", "selector": {"matchLabels": {"status": "pending"}}}
+    external = hpa["spec"]["metrics"][0]["external"]
+    assert external["metric"] == {"name": "maestro_jobs_ready_age_seconds"}
+    assert external["target"] == {"type": "Value", "value": "5"}
     deployment = find_object(render(EVERYTHING), "Deployment", "acme-maestro-worker")
     assert "replicas" not in deployment["spec"]
     scaling = {"enabled": True, "kind": "keda", "prometheus": "http://prometheus:9090"}
     [scaled] = [one for one in render({**NEEDED, "worker": {"autoscaling": scaling}}) if one["kind"] == "ScaledObject"]
-    assert scaled["spec"]["triggers"][0]["metadata"]["query"] == 'max(maestro_jobs{status="pending"})'
+    [trigger] = scaled["spec"]["triggers"]
+    assert trigger["metadata"]["query"] == "max(maestro_jobs_ready_age_seconds)"
+    assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("Value", "5")
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 - {name: MAESTRO_HEALTH_CONNECT_PORT, value: "9092"}
 {{- with .Values.api.publicUrl }}
 - {name: MAESTRO_WEBUI_PUBLIC_URL, value: {{ . | quote }}}
+{{- if not (dig "web" "allowedOrigins" list $.Values.config) }}
+{{- /* The chat page comes from this origin, and its socket goes to the web connector. */}}
+- {name: MAESTRO_WEB_ALLOWED_ORIGINS, value: {{ printf "%s://%s" (urlParse .).scheme (urlParse .).host | quote }}}
+{{- end }}
 {{- end }}
 - {name: MAESTRO_WEBUI_ALLOWED_HOSTS, value: {{ include "maestro.allowedHosts" . | quote }}}
 {{- with .Values.api.trustedProxies }}
