@@ -85,12 +85,13 @@ def test_the_alert_rules_of_the_manual_name_metrics_that_exist(rows: JobRows, me
     found = busy(rows, metrics)
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", MANUAL.read_text(), re.DOTALL)]
     rules = [rule for block in blocks for group in block.get("groups", ()) for rule in group["rules"]]
-    assert len(rules) == 7
+    assert len(rules) == 8
     for rule in rules:
         named = {re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"maestro_\w+", rule["expr"])}
         assert named
         assert named <= found.own.keys()
         assert f"**{rule['alert']}**" in MANUAL.read_text(), "what to do"
+        assert re.search(rf"^\| [^|]*\b{rule['alert']}\b.*\| `", MANUAL.read_text(), re.MULTILINE), "first command"
 
 
 def test_nothing_that_people_wrote_and_no_id_is_told(rows: JobRows, metrics: ProcessMetrics) -> None:
