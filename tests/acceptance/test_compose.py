@@ -6,8 +6,9 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,10 @@ class Stack:
         machine = Machine(mounts, addresses, {9091: worker, 9092: connect})
         described = image(ROOT / "Dockerfile")
         (folder / "data").mkdir()
-        self.services = {name: Container(services[name], described, machine) for name in MAESTRO}
+        self._container: Callable[..., Container] = lambda name, **other: Container(
+            {**services[name], **other}, described, machine
+        )
+        self.services = {name: self._container(name) for name in MAESTRO}
         self.lasting = [self.services[name] for name in ("worker", "api", "connect")]
 
     async def up(self) -> None:
@@ -219,6 +223,12 @@ class Stack:
         for container in self.lasting:
             await container.start()
         await asyncio.gather(*(container.healthy() for container in self.lasting))
+
+    async def run(self, name: str, *command: str) -> tuple[int, str]:
+        """Run a command as `docker compose run` does: in a container of this service; return how it ended."""
+        container = self._container(name, command=command)
+        await container.start()
+        return await container.ended()
 
     async def down(self) -> list[tuple[int, str]]:
         """Stop the lasting services and return how each ended."""
@@ -259,18 +269,35 @@ async def test_its_services_answer_a_message_with_postgresql_as_the_store(tmp_pa
 async def _services_answer(folder: Path, variables: Mapping[str, str], secrets: Mapping[str, str]) -> None:
     """Start the services, have one message answered, and end them."""
     with LLMServer.running() as llm:
-        stack = Stack(folder, llm, variables, secrets)
+        stack, ended = Stack(folder, llm, variables, secrets), list[tuple[int, str]]()
         try:
             await stack.up()
             async with web_client(stack.web, apiKey=SECRETS["web_api_key"], channelId="first") as client:
                 assert await client.ask("hello") == "answer to: hello"
             assert llm.requests[-1].headers["x-api-key"] == SECRETS["model_api_key"]
             await _dashboard_asks_for_its_password(stack.dashboard)
-        finally:
             ended = await stack.down()
+            await _backup_comes_back(stack, folder)
+        finally:
+            ended = ended or await stack.down()
             await stack.temporal.end()
         assert [code for code, _ in ended] == [0, 0, 0], ended
         assert not any(secret in said for _, said in ended for secret in secrets.values())
+
+
+async def _backup_comes_back(stack: Stack, folder: Path) -> None:
+    """Run the commands with which docs/howto/run-with-docker-compose.md backs up and restores."""
+    page = (ROOT / "docs/howto/run-with-docker-compose.md").read_text()
+    runs = re.findall(r"^docker compose run --rm --no-deps (\w+) ((?:backup|restore) .*)$", page, re.MULTILINE)
+    assert [(service, command.split()[0]) for service, command in runs] == [
+        ("migrate", "backup"),
+        ("worker", "restore"),
+    ]
+    for service, command in (*runs, ("worker", "fsck")):
+        code, said = await stack.run(service, *command.split())
+        assert code == 0, said
+    with tarfile.open(folder / "data" / "before-upgrade.tar.gz") as archive:
+        assert {"secrets.key", "signing.key"} <= {Path(name).name for name in archive.getnames()}
 
 
 async def _dashboard_asks_for_its_password(port: int) -> None:

@@ -36,8 +36,9 @@ MONTH = 100_000
 """The messages of a month in the example."""
 HEAD = """\
 **A message that is answered costs {answered} billable actions: US$ {price:.4f}.** {month:,} messages a month cost
-{actions:,} actions: US$ {usd_month:,.0f}, and at least the price of a plan. A message that waits in its lane has no
-workflow and costs nothing meanwhile.
+{actions:,} actions: US$ {usd_month:,.0f}, and at least the price of a plan, which [includes
+some](../howto/use-temporal-cloud.md#costs). A message that waits in its lane has no workflow and costs nothing
+meanwhile.
 
 The price is the list price of the smallest volume, US$ {usd} per million actions
 ([prices](https://docs.temporal.io/cloud/pricing)); larger volumes cost less. Storage, support and fairness are billed

@@ -22,7 +22,9 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
     "Run it": (
         "docs/operations",
         "docs/howto/run-with-docker-compose",
+        "docs/howto/run-with-systemd",
         "docs/howto/run-on-several-machines",
+        "docs/howto/use-temporal-cloud",
         "docs/howto/run-on-kubernetes",
         "docs/howto/monitor",
         "docs/howto/trace-a-message",

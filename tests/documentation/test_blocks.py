@@ -36,7 +36,7 @@ DATA = [block for block in BLOCKS if block.language in READERS]
 
 def referred_to(reference: re.Match[str]) -> str:
     """Return something that fits where a page refers to a secret: an address, or 32 bytes in base64."""
-    if reference[1].endswith("_URL"):
+    if reference[1].lower().endswith(("_url", ".url")):
         return '"postgresql://maestro@db.example.org/maestro"'
     return json.dumps(b64encode(sha256(reference[1].encode()).digest()).decode())
 

@@ -56,6 +56,7 @@ def surroundings(running: Populated, commands: Path, folder: Path) -> Surroundin
         "HOME": str(folder),
         "PASSWORD": PASSWORD,
         "SPARE_KEY": "sk-spare",
+        "WEB_KEY": KEY,
         "MAESTRO_CONFIG": str(running.instance.config_file),
         "TEMPORAL_ADDRESS": f"localhost:{settings.temporal.port}",
     }
