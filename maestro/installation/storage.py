@@ -267,7 +267,8 @@ def enter_accounts(
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
         tx.llm.accounts.set_configured([_account_row(account, source, keys, tx.now) for account in configured])
-        tx.jobs.wake_for_models(WaitReason.BUDGET)  # The configuration may have raised a budget for which jobs wait.
+        # The configuration may have raised a budget, and a new process does not know that a provider failed.
+        tx.jobs.wake_for_models(WaitReason.BUDGET, WaitReason.PROVIDER)
         return tx.llm.accounts.list_accounts()
 
 

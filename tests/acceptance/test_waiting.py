@@ -89,6 +89,18 @@ async def test_all_limited_then_restart_then_recovery(tmp_path: Path) -> None:
     assert len(maestro.llm.matching("limited for long")) == 2
 
 
+async def test_a_new_process_asks_the_provider_that_failed_before_it_started(tmp_path: Path) -> None:
+    breaker = {"failures": 2, "openSeconds": 3600}
+    async with running_instance(tmp_path, llm={"breaker": breaker}) as maestro:
+        maestro.llm.script("until the restart", failure=Failure.status(503), times=2)
+        async with maestro.client("anew") as client:
+            await client.say("until the restart")
+            await parked(maestro, "anew")
+            await maestro.restart()
+            await maestro.ended("anew", "completed", 2)
+    assert len(maestro.llm.matching("until the restart")) == 3
+
+
 async def test_messages_that_wait_are_answered_in_their_order_with_one_notice_for_all(tmp_path: Path) -> None:
     async with running_instance(tmp_path, **LONG) as maestro:
         maestro.llm.script("the first", failure=Failure.limited(1), times=1)
