@@ -20,6 +20,9 @@ from tests.support.one_trust_store import share_trusted_certificates
 MOST_WORKERS = 8
 """As many as have ports of their own (``tests.support.running``)."""
 
+GO = {"GOGC": "off", "GOMEMLIMIT": "400MiB"}
+"""Temporal servers of tests collect garbage when they have this much: it took a quarter of their CPU time."""
+
 OBJECTS_BETWEEN_COLLECTIONS = 20_000
 """Python's own 700 cost an eighth of the CPU time of a test: it makes many objects, and lives shortly."""
 
@@ -33,6 +36,7 @@ def pytest_configure() -> None:
         ours = name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")
         if ours or re.search(r"_(API_KEY|BASE_URL)(_\d+)?$", name):
             del os.environ[name]
+    os.environ.update(GO)
     if postgresql.wanted():
         postgresql.prepare()  # before the workers start, so that they inherit the address of the server
     share_compiled_statements()
