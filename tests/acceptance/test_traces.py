@@ -12,20 +12,19 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from maestro.telemetry import CLAIM
 from tests.support.command import maestro as run
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.support.otlp_collector import OtlpCollector, ReceivedSpan, otlp_collector
 from tests.support.scraping import Scrape
-from tests.support.separate import READY, Separate, separate
+from tests.support.separate import EXPORT_CLAIM, READY, Separate, separate, short_export_claims
 from tests.support.web_client import web_client
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]
 
 PATIENCE = 60.0
-TAKEOVER = CLAIM.total_seconds() + PATIENCE
+TAKEOVER = EXPORT_CLAIM.total_seconds() + PATIENCE
 """Seconds for an export: the one that exported may have been killed, and its claim must run out first."""
 TRACE_URL = "https://traces.example.org/trace/{traceId}"
 ORDINARY = [
@@ -69,7 +68,8 @@ async def maestro(
         "exportSeconds": 0.1,
         "traceUrl": TRACE_URL,
     }
-    async with separate(tmp_path_factory.mktemp("traces"), llm, agents=agents, telemetry=telemetry) as started:
+    folder = tmp_path_factory.mktemp("traces")
+    async with separate(folder, llm, short_export_claims, agents=agents, telemetry=telemetry) as started:
         yield started
 
 

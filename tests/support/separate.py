@@ -7,16 +7,18 @@ import os
 import signal
 import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from maestro import telemetry
 from tests.support.forking import PATIENCE, Around, Lasting
 from tests.support.llm_server import LLMServer
 from tests.support.running import free_ports
@@ -24,6 +26,7 @@ from tests.support.running import free_ports
 SERVER = Path(sys.executable).with_name("temporal")
 LOOK = 0.05
 """Seconds between two questions whether a server is ready."""
+EXPORT_CLAIM = timedelta(seconds=10)
 ANSWER_TIMEOUT = timedelta(seconds=2)
 
 SHARED_KEYS = {name: b64encode(name.encode().ljust(32)).decode() for name in ("signing", "secrets")}
@@ -213,11 +216,20 @@ class Separate:
         }
 
 
+@contextmanager
+def short_export_claims() -> Iterator[None]:
+    """Let a process that died keep the others from exporting traces for ten seconds, and not for a minute."""
+    with mock.patch.object(telemetry, "CLAIM", EXPORT_CLAIM):
+        yield
+
+
 @asynccontextmanager
-async def separate(folder: Path, server: LLMServer, /, **sections: Any) -> AsyncIterator[Separate]:
-    """Run everything for the length of a block."""
+async def separate(
+    folder: Path, server: LLMServer, around: Around = nullcontext, /, **sections: Any
+) -> AsyncIterator[Separate]:
+    """Run everything for the length of a block; ``around`` surrounds each of the processes."""
     assert not {name for name in os.environ if name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")}
-    maestro = Separate(folder, server, sections)
+    maestro = Separate(folder, server, sections, around)
     try:
         await maestro.start()
         yield maestro
