@@ -14,7 +14,7 @@ from tests.unit.architecture.source import PACKAGES, ROOT, Finding, Rule, Source
 
 pytestmark = pytest.mark.xdist_group("architecture")
 
-MOST_TERMS = 70
+MOST_TERMS = 100
 GLOSSARY = "docs/glossary.md"
 
 # What people search for; each is in a heading of the pages for operators and contributors.
@@ -234,6 +234,16 @@ def test_the_index_names_every_page() -> None:
     assert [path for path in project().pages if not path.startswith(folders) and f"]({path}" not in index] == [
         "README.md"
     ]
+
+
+def test_the_index_of_records_has_each_with_its_title_and_a_status() -> None:
+    rows = [line.strip("| ").split(" | ") for line in project().pages["adr/README.md"].splitlines() if "| [" in line]
+    heads = {
+        path: text.partition("\n")[0] for path, text in sorted(project().pages.items()) if re.match(r"adr/\d", path)
+    }
+    titles = [(path, *head.removeprefix("# ").split(". ", 1)) for path, head in heads.items()]
+    assert [row[:2] for row in rows] == [[f"[{number}]({path[4:]})", title] for path, number, title in titles] != []
+    assert [row for row in rows if len(row) != 3 or not row[2]] == []
 
 
 def without_heading(headings: Iterable[str], terms: Iterable[str]) -> list[str]:
