@@ -42,7 +42,8 @@ meanwhile.
 
 The price is the list price of the smallest volume, US$ {usd} per million actions
 ([prices](https://docs.temporal.io/cloud/pricing)); larger volumes cost less. Storage, support and fairness are billed
-apart; `jobs.fairness` set to `false` does without fairness in Temporal's queues.
+apart; `jobs.fairness` set to `false` does without fairness in Temporal's queues. [Use Temporal
+Cloud](../howto/use-temporal-cloud.md) has the steps.
 """
 TAIL = """
 Three things come on top:
