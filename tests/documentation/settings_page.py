@@ -15,8 +15,8 @@ from maestro.settings.model import Settings
 _INTRODUCTION = """\
 Maestro runs without any configuration. To change something, write `maestro.json` (`maestro.example.json` is an
 example), set an environment variable, or both: they are read once, at the start. Keys with *at once* under *changes*
-can also be set while Maestro runs, with `maestro settings set KEY VALUE` or `PATCH /api/settings`: every process uses
-the new value within a second. The other keys need a restart.
+(`live` in the API) can also be set while Maestro runs, with `maestro settings set KEY VALUE` or `PATCH /api/settings`:
+every process uses the new value within a second. The other keys need a restart.
 
 **Which file**: the one given with `--config`, else the one named by `MAESTRO_CONFIG`, else `maestro.json` in the folder
 where Maestro is started.
