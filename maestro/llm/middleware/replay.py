@@ -17,7 +17,7 @@ import structlog
 from pydantic import ValidationError
 
 from maestro.domain.agent_chat import UnreadPosts, receives_feed
-from maestro.domain.errors import ScopeTooNarrow, StoreBusy
+from maestro.domain.errors import ScopeTooNarrow, StepTaken, StoreBusy
 from maestro.domain.llm.budgets import BudgetLimit, Payer, applicable_limits, exceeded_limit
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.settings.llm import BudgetSettings
@@ -264,7 +264,14 @@ class ReplayGuard:
             request = await asyncio.to_thread(self._read_answer_or_snapshot, request)
         if isinstance(request.snapshot, LLMResponse):
             return request.snapshot
-        return await self.inner.complete(request)
+        try:
+            return await self.inner.complete(request)
+        except StepTaken:
+            # An attempt that had stalled may have stored its answer after this request was built.
+            request = await asyncio.to_thread(self._read_answer_or_snapshot, request)
+            if isinstance(request.snapshot, LLMResponse):
+                return request.snapshot
+            raise
 
     @contextmanager
     def open_view(self) -> Iterator[RequestTransaction]:

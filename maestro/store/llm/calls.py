@@ -8,9 +8,10 @@ from dataclasses import asdict
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, func, inspect, null, union_all, update
+from sqlalchemy import bindparam, func, inspect, null, or_, union_all, update
 from sqlmodel import col, select
 
+from maestro.domain.errors import StepTaken
 from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
@@ -27,7 +28,7 @@ FREE = Expense()
 
 
 class LastAttempt(NamedTuple):
-    """The last attempt at a model call, and the digest of the attempt's request."""
+    """The last attempt at a model call, or an attempt with a stored answer, and the digest of its request."""
 
     attempt: int
     state: CallState
@@ -54,15 +55,18 @@ class Calls(Repository):
     _LAST = PreparedStatement(
         select(LLMCall.attempt, LLMCall.state, LLMCall.request)
         .where(*_OF_KEY)
-        .order_by(col(LLMCall.attempt).desc())
+        .order_by((col(LLMCall.state) == CallState.ANSWERED).desc(), col(LLMCall.attempt).desc())
         .limit(1)
     )
     _NEWEST = select(func.max(LLMCall.attempt)).where(*_OF_KEY).correlate(None).scalar_subquery()
-    # The result has a row for each stored text (its digest), one for the last attempt, and one for the step.
+    # The result has a row for each stored text (its digest), for the last attempt, for each attempt with an answer, and
+    # for the step.
     _BEFORE_SENDING = PreparedStatement(
         union_all(
             select(null(), PromptPart.digest, null()).where(is_in_list(col(PromptPart.digest), "digests")),
-            select(LLMCall.attempt, LLMCall.request, LLMCall.state).where(*_OF_KEY, LLMCall.attempt == _NEWEST),
+            select(LLMCall.attempt, LLMCall.request, LLMCall.state).where(
+                *_OF_KEY, or_(col(LLMCall.attempt) == _NEWEST, col(LLMCall.state) == CallState.ANSWERED)
+            ),
             select(null(), null(), JobStep.state).where(
                 col(JobStep.job_id) == bindparam("own_job"),
                 col(JobStep.step) == bindparam("of_step"),
@@ -114,7 +118,8 @@ class Calls(Repository):
         values = {"own_job": job_id, "of_step": step, "its_attempt": number, **key_values(key)}
         for attempt, digest, state in self._read_rows(self._BEFORE_SENDING, digests=write_json_list(digests), **values):
             if attempt is not None:
-                last = LastAttempt(attempt, CallState(state), digest)
+                if last is None or state == CallState.ANSWERED:
+                    last = LastAttempt(attempt, CallState(state), digest)
             elif digest is not None:
                 stored.add(digest)
             else:
@@ -129,11 +134,14 @@ class Calls(Repository):
 
         The row has the estimated cost, in case the process dies before the answer gives the cost. An earlier attempt
         that is still marked as sent has died or stalled, and is marked as interrupted. Raises ``StepTaken`` in a
-        process that stalled so long that Temporal gave its step to another process. ``told`` are two post ids of the
-        agent chat: the request contains the posts after the first id, up to the second.
+        process that stalled so long that Temporal gave its step to another process, and if another attempt has stored
+        an answer since this process looked for one. ``told`` are two post ids of the agent chat: the request contains
+        the posts after the first id, up to the second.
         """
         StepRecords(self._link, self._now).require_newest()
         last = self._read_last_attempt(key)
+        if last is not None and last.state is CallState.ANSWERED:
+            raise StepTaken(f"attempt {last.attempt} at model call {key.number} of job {key.job_id} is answered")
         if last is not None and last.state is CallState.SENT:
             self.record_interruption(key, last.attempt)
         attempt = last.attempt + 1 if last is not None else 1

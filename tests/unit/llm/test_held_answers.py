@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.calls import LLMCall, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.accounts import Estimates
@@ -144,6 +144,26 @@ async def test_an_answer_that_is_committed_while_its_request_is_read_is_not_boug
         request = view.add_snapshot(request_)
     assert await client.complete(request) == ANSWER
     assert nobody.asked == []
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+async def test_an_answer_that_a_stalled_attempt_commits_before_the_next_request_is_not_bought_again(
+    process: Process, request_: LLMRequest, failures: int
+) -> None:
+    stalled, nobody = Held(), Scripted()
+    call = asyncio.create_task(process.client(stalled).complete(request_))
+    await until(lambda: stalled.open > 0)
+    for _ in range(failures):  # Then the attempt with the answer is not the last one.
+        with pytest.raises(ProviderUnavailable):
+            await process.client(Scripted(ProviderUnavailable("down"))).complete(request_)
+    client = process.client(nobody)
+    with client.open_view() as view:
+        request = view.add_snapshot(request_)
+    stalled.end(0, ANSWER)
+    assert await call == ANSWER
+    assert await client.complete(request) == ANSWER
+    assert nobody.asked == []
+    assert [call.state for call in process.calls(request_)] == ["answered", *["failed"] * failures]
 
 
 async def test_any_call_commits_what_is_left_of_all_others(process: Process, request_: LLMRequest) -> None:
