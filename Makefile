@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up set-up-to-run up test test-postgresql check bench torture crash-points docs reference release format \
+.PHONY: help set-up set-up-to-run up test test-postgresql check bench model torture crash-points docs reference release model format \
   lock clean compiled-tests
 
 # The slowest first: they run side by side.
@@ -82,6 +82,10 @@ docs: set-up ## Build the documentation as a site, in build/site; fails at any w
 
 reference: set-up ## Write the generated pages of the reference anew: settings, commands, REST, tables, metrics
 	$(BIN)/python -m tests.documentation.reference
+
+model: set-up ## Hold HISTORIES=10000 random histories of faults against a model of the promise; SEED=1 draws them
+	MAESTRO_TEST_HISTORIES=$(or $(HISTORIES),10000) MAESTRO_TEST_HISTORY_SEED=$(or $(SEED),1) \
+	  $(PYTEST) --dist load --timeout 0 tests/promise $(ARGS)
 
 format: set-up ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format
