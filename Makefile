@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up set-up-to-run up test test-postgresql check bench model torture crash-points docs reference release model format \
+.PHONY: help set-up set-up-to-run up test test-postgresql check bench model torture crash-points docs reference release format \
   lock clean compiled-tests
 
 # The slowest first: they run side by side.
