@@ -52,7 +52,7 @@ MOST_DAYS = 120
 MOST_MONTH_DAYS = 3_650
 """In plots of periods with more days than this, a column is one year."""
 MONTH_CHARS, YEAR_CHARS = len("2026-11"), len("2026")
-NOBODY = "nobody"
+NO_NAME = "no name"
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -214,7 +214,7 @@ def show_usage(request: Request) -> Response:
         filtered=any(filters[name] for name in FILTERS if name not in PERIOD_FIELDS),
         export=lambda path, **more: _export_address(query, path, more),
         fullest=most_used_budgets,
-        nobody=NOBODY,
+        no_name=NO_NAME,
         most=ROWS,
     )
 
@@ -264,7 +264,7 @@ def _plot_costs(period: Period, usage: Sequence[UsagePart]) -> Plot:
     names, chars = plot_columns(period)
     values: defaultdict[tuple[str, str], float] = defaultdict(float)
     for part in usage:
-        values[part.day[:chars], part.sum.key or NOBODY] += part.sum.cost_usd or 0.0
+        values[part.day[:chars], part.sum.key or NO_NAME] += part.sum.cost_usd or 0.0
     return stacked_plot(names, largest_series(names, values), words.money)
 
 

@@ -252,11 +252,11 @@ async def test_the_audit_log_is_filtered_and_taken_along(board: Dashboard) -> No
     async with desk(board, frozenset(), refusals=(400,)) as at:
         await at.at.make("/agents", slug="witness", name=MARKUP)
         await at.open("/audit")
-        await at.page.get_by_label("To what").fill("witness")
+        await at.page.get_by_label("Target").fill("witness")
         await at.press("Show")
         await expect(at.page.locator("tr[data-row]")).to_have_count(1)
         await at.follow("agent.create")
-        await expect(at.page.get_by_label("What", exact=True)).to_have_value("agent.create")
+        await expect(at.page.get_by_label("Action", exact=True)).to_have_value("agent.create")
         lines = (await at.download("Download as CSV")).splitlines()
         assert len(lines) == 2
         assert "agent.create" in lines[1]

@@ -43,7 +43,7 @@ class AgentFields(View):
     """
 
     name: DisplayName = Field(
-        default="", title="Name that people see", examples=["the slug"], description="the name that people see"
+        default="", title="Name that users see", examples=["the slug"], description="the name that users see"
     )
     role: Word = Field(default="assistant", description="conductor, assistant, coder, architect or another role")
     description: Description = Field(default="", description="what the agent is for")

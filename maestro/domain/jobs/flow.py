@@ -116,7 +116,7 @@ class ContextOutcome(StepOutcome):
 
     @property
     def words(self) -> str:
-        return f"about {self.tokens:,} tokens in {self.turns:,} turns"
+        return f"about {self.tokens:,} tokens in {self.turns:,} messages"
 
 
 class Preparation(StepGroup):

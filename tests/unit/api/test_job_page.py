@@ -118,7 +118,7 @@ async def test_each_attempt_is_shown_with_what_it_did(rows: JobRows, http: httpx
     page = await page_of(http, f"/queue/{job_id}")
     assert "Message of <bdi>Grace</bdi> for ada" in page
     assert "what is the weather?" in page
-    assert "Build the prompt done about 9 tokens in 2 turns" in words(step_of(page, "context-1"))
+    assert "Build the prompt done about 9 tokens in 2 messages" in words(step_of(page, "context-1"))
     assert "interrupted" in step_of(page, "model-1-1")
     failed = words(step_of(page, "model-1-2"))
     assert "failed attempt 2" in failed

@@ -61,7 +61,7 @@ async def test_filters_live_in_the_address_and_in_the_links_of_files(rows: JobRo
 
 async def test_what_belongs_to_nobody_is_named_so(rows: JobRows, http: httpx.AsyncClient) -> None:
     use(rows)
-    assert '<th scope="row">nobody</th>' in await page(http, "?by=client")
+    assert '<th scope="row">no name</th>' in await page(http, "?by=client")
 
 
 async def test_how_long_steps_took_and_how_far_budgets_are_used(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -72,7 +72,7 @@ async def test_how_long_steps_took_and_how_far_budgets_are_used(rows: JobRows, h
     text = await page(http)
     assert "Of 1 completed jobs from 2026-10-23 to 2026-11-21: the newest 33 of each day." in text
     assert '<td data-label="p50" class="number">250 ms</td>' in text
-    assert 'aria-label="Budget of everybody">84 %</meter>' in text
+    assert 'aria-label="Budget of all users">84 %</meter>' in text
     assert '<span class="tag warn">near</span>' in text
     assert '<span class="tag good">fine</span>' in text
 
@@ -118,8 +118,8 @@ async def test_of_many_budgets_the_fullest_are_shown(rows: JobRows) -> None:
     budgets = BudgetSettings(day_usd=100, agent_day_usd=1)
     async with client(app_of(rows, budgets=lambda: budgets), auth=BASIC) as http:
         text = await page(http)
-    shown = re.findall(r'<tr data-row><th scope="row">((?:everybody|agent )[^<]*)', text)
-    assert shown[:2] == ["everybody", "agent agent-39"]
+    shown = re.findall(r'<tr data-row><th scope="row">((?:all users|agent )[^<]*)', text)
+    assert shown[:2] == ["all users", "agent agent-39"]
     assert len(shown) == 31
     assert '<a href="/api/usage/budgets">the API</a> lists all 42' in text
 

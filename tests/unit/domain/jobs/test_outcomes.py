@@ -49,7 +49,7 @@ def row(step: str, result: Value | str, state: StepState = StepState.DONE) -> Jo
         ("compaction", CompactionOutcome(compaction_id=0), "nothing to archive"),
         ("script", ScriptOutcome(posts=False), "nothing to post"),
         ("script", ScriptOutcome(posts=True), "has something to post"),
-        ("context", ContextOutcome(prompt_id=1, turns=1_200, tokens=34_000), "about 34,000 tokens in 1,200 turns"),
+        ("context", ContextOutcome(prompt_id=1, turns=1_200, tokens=34_000), "about 34,000 tokens in 1,200 messages"),
         ("tags", AnswerOutcome(message_id=4, begun=("x",)), "recorded as message 4; begins 1 task of other agents"),
         ("tags", AnswerOutcome(message_id=0, silent=True), "nothing to post, so nothing is sent"),
         ("deliver", DeliverOutcome(chunks=0), "nothing to send"),
