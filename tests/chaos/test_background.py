@@ -12,7 +12,7 @@ from maestro.domain.schedules.schedule import Cron
 from maestro.store.store import Store
 from tests.chaos.promise import assert_books_closed, assert_delivered_once, assert_journal_closed
 from tests.support.chatting import person
-from tests.support.evidence import Evidence, Row
+from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro
 
@@ -46,12 +46,6 @@ async def begin(maestro: Maestro, ref: str) -> str:
     return run
 
 
-async def ended(evidence: Evidence, run: str) -> Row:
-    """Return the job once it is over."""
-    sql = "SELECT * FROM queue WHERE id = ? AND completed_at IS NOT NULL"
-    return (await evidence.found(sql, run))[0]
-
-
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_time_of_a_schedule_is_answered_once(
     maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str
@@ -64,7 +58,7 @@ async def test_a_time_of_a_schedule_is_answered_once(
         await somebody.connected()
         run = await begin(maestro, ref)
         await crash
-        job = await ended(evidence, run)
+        job = await evidence.job_ended(run)
         await somebody.has(*(chunk["id"] for chunk in evidence.deliveries(run)))
         assert job["status"] == "completed"
         assert evidence.calls(run, "answer")["answered"] == 1

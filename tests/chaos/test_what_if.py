@@ -7,7 +7,7 @@ from maestro.operations.jobs import replay_job
 from maestro.store.store import Store
 from tests.chaos.promise import assert_books_closed, assert_journal_closed
 from tests.support.chatting import person
-from tests.support.evidence import Evidence, Row
+from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro
 
@@ -32,12 +32,6 @@ def ask(evidence: Evidence, job_id: str) -> str:
         store.close()
 
 
-async def ended(evidence: Evidence, job_id: str) -> Row:
-    """Return the job once it is over."""
-    sql = "SELECT * FROM queue WHERE id = ? AND completed_at IS NOT NULL"
-    return (await evidence.found(sql, job_id))[0]
-
-
 @pytest.mark.parametrize("point", POINTS)
 async def test_an_answer_that_is_held_is_not_bought_again(
     maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str
@@ -51,7 +45,7 @@ async def test_an_answer_that_is_held_is_not_bought_again(
         maestro.arm(point)
         asked = ask(evidence, job["id"])
         await maestro.crash_at(point)
-        shown = await ended(evidence, asked)
+        shown = await evidence.job_ended(asked)
         assert len(somebody.replies) == replies
     assert (shown["status"], bool(shown["said"]), shown["answer_id"]) == ("completed", True, None)
     assert len(llm.matching(client_id)) == 1 + POINTS[point]

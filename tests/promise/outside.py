@@ -12,6 +12,7 @@ from maestro.domain.llm.calls import ProviderUnavailable
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage, Receipt
 from tests.promise.process import Process
+from tests.support.llm_requests import response_of
 
 CHUNK_LENGTH = 64
 LONG, SHORT = "and so on " * 8, "and so on"
@@ -183,16 +184,7 @@ class Provider:
 
     def _write(self, _: bool) -> LLMResponse:
         self.answers += 1
-        return LLMResponse(
-            content=f"answer {self.answers} {LONG if self.answers % 2 else SHORT}",
-            model="model-1",
-            provider="provider-1",
-            account="main",
-            input_tokens=1,
-            output_tokens=1,
-            duration_ms=1,
-            finish_reason="stop",
-        )
+        return response_of(f"answer {self.answers} {LONG if self.answers % 2 else SHORT}")
 
 
 @dataclass(frozen=True)

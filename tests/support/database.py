@@ -29,7 +29,7 @@ class NamedRow(tuple[Any, ...]):
         return self.names
 
 
-class Kept(threading.local):
+class WaitConnections(threading.local):
     """The connections that the waits of this thread share, by the file or the database that they lead to."""
 
     def __init__(self) -> None:
@@ -37,36 +37,36 @@ class Kept(threading.local):
         self.connections: dict[object, Any] = {}
 
 
-_kept = Kept()
+_shared = WaitConnections()
 
 
 @contextmanager
 def asking_again() -> Iterator[None]:
-    """Let ``query`` keep its connections until the block ends, for a wait that asks the same every moment.
+    """Let ``query`` use one connection until the block ends, for a wait that asks the same every moment.
 
     Opening a connection costs 25 times what such a question does: SQLite reads the schema, PostgreSQL starts a process.
     """
-    _kept.waits += 1
+    _shared.waits += 1
     try:
         yield
     finally:
-        _kept.waits -= 1
-        if not _kept.waits:
-            for connection in _kept.connections.values():
+        _shared.waits -= 1
+        if not _shared.waits:
+            for connection in _shared.connections.values():
                 connection.close()
-            _kept.connections.clear()
+            _shared.connections.clear()
 
 
 def query(path: Path, sql: str, *values: object) -> list[Any]:
     """Return the rows that a statement finds in the store of this path."""
     if postgresql.wanted():
         return _query_postgresql(path, *_translated(sql, values))
-    if _kept.waits and path.exists():
+    if _shared.waits and path.exists():
         found = os.stat(path)  # another file at the same path, as after a restore, has a connection of its own
         key = (found.st_dev, found.st_ino)
-        if key not in _kept.connections:
-            _kept.connections[key] = _sqlite(path)
-        rows: list[Any] = _kept.connections[key].execute(sql, values).fetchall()
+        if key not in _shared.connections:
+            _shared.connections[key] = _sqlite(path)
+        rows: list[Any] = _shared.connections[key].execute(sql, values).fetchall()
         return rows
     with closing(_sqlite(path)) as database:
         return database.execute(sql, values).fetchall()
@@ -123,14 +123,14 @@ def _sqlite(path: Path) -> sqlite3.Connection:
 
 
 def _query_postgresql(path: Path, sql: str, values: Sequence[object] | None) -> list[Any]:
-    if _kept.waits:
+    if _shared.waits:
         url = postgresql.database_url(path)
-        if url not in _kept.connections:
-            _kept.connections[url] = psycopg.connect(url, row_factory=_named_row, autocommit=True)
+        if url not in _shared.connections:
+            _shared.connections[url] = psycopg.connect(url, row_factory=_named_row, autocommit=True)
         try:
-            rows: list[Any] = _kept.connections[url].execute(sql, values).fetchall()
+            rows: list[Any] = _shared.connections[url].execute(sql, values).fetchall()
         except psycopg.OperationalError:  # some tests cut all connections
-            _kept.connections.pop(url).close()
+            _shared.connections.pop(url).close()
         else:
             return rows
     with _postgresql(path) as connection:

@@ -33,6 +33,10 @@ class Evidence:
         """Return what a query finds once it finds so many rows."""
         return await _so_many(count, lambda: self.rows(statement, *values), patience)
 
+    async def job_ended(self, job_id: str) -> Row:
+        """Return a job when it has ended."""
+        return (await self.found("SELECT * FROM queue WHERE id = ? AND completed_at IS NOT NULL", job_id))[0]
+
     def jobs(self, client_id: str) -> list[Row]:
         """Return the job that answers a message."""
         return self.rows(
