@@ -6,6 +6,7 @@ import pytest
 
 from connectors.web.session import REPLAY_PAGE
 from maestro.domain.errors import StoreBusy
+from tests.support.chatting import person
 from tests.support.configured_logs import configured_logs
 from tests.support.memory_context import MemoryContext
 from tests.support.web_client import web_client
@@ -37,6 +38,19 @@ async def test_whatever_fails_is_told_and_the_next_message_is_taken(
     logged = capsys.readouterr().err
     assert ("RuntimeError" in logged) is (error == "InternalError")
     assert "private" not in logged + told["message"]
+
+
+async def test_a_client_that_sends_again_while_the_store_is_busy_is_accepted_once() -> None:
+    context = MemoryContext()
+    async with web_server(context) as server, person(server.port, "c") as client:
+        await client.until(lambda: client.frames[-1]["type"] == "resumed")
+        context.failure = StoreBusy("locked")
+        await client.say("hello", "one")
+        await client.until(lambda: [frame["type"] for frame in client.frames].count("error") > 1)
+        context.failure = None
+        await client.acknowledged("one")
+        assert client.connections == 1, "it need not reconnect"
+    assert [message.content for message in context.inbox] == ["hello"]
 
 
 @pytest.mark.parametrize(("failure", "code"), [(StoreBusy(), 1013), (RuntimeError(), 1011)])

@@ -1,4 +1,4 @@
-"""A person with a good client: it comes back with ``lastId`` and says again what was never acknowledged."""
+"""A person with a good client: it reconnects with ``lastId``, and sends again what was not acknowledged."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,13 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from connectors.web_client import TEMPORARY
+
 Frame = dict[str, Any]
 
 PATIENCE = 60.0
 COME_BACK = 0.05
-"""Seconds until the client tries again after the server was gone."""
+"""Seconds until the client tries again after the server was gone, or refused a message for the moment."""
 
 
 class Person:
@@ -101,6 +103,9 @@ class Person:
                 await socket.send(_message(client_id, content))
         elif frame["type"] == "ack":
             self._unacked.pop(frame.get("clientId", ""), None)
+        elif frame["type"] == "error" and frame["error"] in TEMPORARY and frame.get("clientId") in self._unacked:
+            await asyncio.sleep(COME_BACK)
+            await socket.send(_message(frame["clientId"], self._unacked[frame["clientId"]]))
         async with self._news:
             self._news.notify_all()
 
