@@ -24,6 +24,7 @@ from benchmarks.measure.start import start
 from benchmarks.measure.writers import writers
 from benchmarks.model import model
 from benchmarks.processes import ROOT, end_on_sigterm, sources_of
+from benchmarks.progress import ProgressBar
 from benchmarks.report import JSON, as_json, table, write_pages
 from benchmarks.results import Section
 
@@ -58,10 +59,14 @@ async def measure(names: Sequence[str], rounds: int, base: str) -> tuple[Machine
     with tempfile.TemporaryDirectory(prefix="maestro-bench-") as folder:
         trees = {THIS: ROOT, **({BASE: await sources_of(base, Path(folder))} if base else {})}
         async with model(Path(folder)) as served:
+            bar = ProgressBar(len(names), "measurements")
             for name in names:
+                bar.show(len(sections), name)
                 section = await _one(name, Bench(Path(folder), served, rounds, trees))
                 sections.append(_naming(section, base))
+                bar.clear()
                 print(table(sections[-1]), end="\n\n", flush=True)
+            bar.show(len(sections))
     return machine, sections
 
 

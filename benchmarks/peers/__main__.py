@@ -18,6 +18,7 @@ from benchmarks.peers.sockets import Maestro, Nanobot
 from benchmarks.peers.temporal_flow import TemporalFlow
 from benchmarks.peers.trials import Values, measure
 from benchmarks.processes import ROOT, end_on_sigterm
+from benchmarks.progress import ProgressBar
 
 PEERS: dict[str, type[Peer]] = {
     "maestro": Maestro,
@@ -43,16 +44,19 @@ async def compare(names: Sequence[str], rounds: int) -> list[Result]:
             skipped[name] = str(reason)
     with tempfile.TemporaryDirectory(prefix="maestro-peers-") as folder:
         async with model(Path(folder)) as served:
+            bar = ProgressBar(rounds * (len(names) - len(skipped)), "rounds of a peer")
             for number in range(rounds):
                 for name in [name for name in names if name not in skipped]:
+                    bar.show(sum(map(len, measured.values())), name)
                     try:
                         values = await _one(PEERS[name], Path(folder) / f"{name}-{number}", programs[name], served)
                     except (RuntimeError, TimeoutError) as reason:
                         skipped[name] = str(reason) or "it took too long"
                         continue
                     measured[name].append(values)
-                    told = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
-                    print(f"{name}, round {number + 1} of {rounds}: {told}", flush=True)
+                    bar.clear()
+                    figures = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
+                    print(f"{name}, round {number + 1} of {rounds}: {figures}", flush=True)
     return [_result(PEERS[name], skipped.get(name, ""), measured[name]) for name in names]
 
 

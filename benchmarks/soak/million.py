@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.figures import Spread, median
 from benchmarks.processes import MIB
+from benchmarks.progress import ProgressBar
 from benchmarks.results import Section, at_most, figure
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.settings.telemetry import RetentionSettings
@@ -60,10 +61,12 @@ def million(folder: Path, messages: int) -> tuple[Section, list[Day]]:
         retention.start()
         try:
             days = []
+            bar = ProgressBar(DAYS, "simulated days")
             for day in range(DAYS):
                 took = _write_day(store, clock, day, messages // 2 // DAYS)
                 with deleting:  # the clock stands until the round has ended
                     days.append(Day(took, _size(path) / MIB))
+                bar.show(len(days))
         finally:
             stop.set()
             retention.join()

@@ -20,6 +20,7 @@ from benchmarks.figures import Spread, median
 from benchmarks.model import Model
 from benchmarks.processes import MIB
 from benchmarks.product import Product, settle, up
+from benchmarks.progress import ProgressBar
 from benchmarks.results import Section, at_most, figure
 from tests.support.hooks import new_webhook, signature
 
@@ -124,10 +125,12 @@ async def mixed_load(folder: Path, model: Model, minutes: float) -> tuple[Sectio
         load = _Load(product, time.monotonic() + minutes * 60)
         working = asyncio.create_task(load.run())
         samples: list[Sample] = []
+        bar = ProgressBar(minutes, "minutes")
         while not working.done():
             await asyncio.wait({working}, timeout=minutes * 60 / SAMPLES)
             if load.waits:
                 samples.append(_sample(product, load, minutes))
+                bar.show(min(minutes, samples[-1].minutes), f"{load.messages} messages")
                 await _script(http)  # the server forgets the requests that it noted
         await working
     return judge(samples, minutes), samples

@@ -4,18 +4,16 @@ import argparse
 import asyncio
 import os
 import sys
-import time
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from benchmarks.progress import ProgressBar
 from tests.support import postgresql
 from tests.torture import proof
 from tests.torture.campaign import Order, Run, play
 
 FOLDER = proof.ROOT / "build" / "torture"
-BAR = 30
-"""Characters of the progress bar."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -37,36 +35,18 @@ def _lanes() -> int:
 
 
 class Progress:
-    """A bar on the terminal, or a line for each tenth of the kills where there is none; faults as they are found."""
+    """The progress of a run on the error output, with each fault as it is found."""
 
     def __init__(self, run: Run) -> None:
-        self._order = run.order
-        self._before = run.kills
-        self._began = time.monotonic()
-        self._tenth = -1
-        self._is_terminal = sys.stderr.isatty()
+        self._seed = run.order.seed
+        self._bar = ProgressBar(run.order.kills, "kills", run.kills)
 
     def __call__(self, run: Run) -> None:
-        """Show how far it is."""
+        """Show how far the run is."""
         if run.outcomes[-1]["faults"]:
-            print(f"\n{_fault(run.outcomes[-1], self._order.seed)}", file=sys.stderr)
-        share = min(1.0, run.kills / self._order.kills)
-        passed = time.monotonic() - self._began
-        left = passed * (self._order.kills - run.kills) / max(1, run.kills - self._before)
-        bar = "#" * int(BAR * share)
-        text = (
-            f"[{bar:-<{BAR}}] {run.kills} of {self._order.kills} kills, {run.messages} messages, "
-            f"{len(run.faults)} episodes with faults, {_minutes(passed)}, {_minutes(left)} left"
-        )
-        if self._is_terminal:
-            print(f"\r{text} ", end="" if run.waiting else "\n", file=sys.stderr, flush=True)
-        elif int(10 * share) > self._tenth:
-            self._tenth = int(10 * share)
-            print(text, file=sys.stderr, flush=True)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+            self._bar.clear()
+            print(_fault(run.outcomes[-1], self._seed), file=sys.stderr)
+        self._bar.show(run.kills, f"{run.messages} messages, {len(run.faults)} episodes with faults")
 
 
 def _torture(given: argparse.Namespace) -> int:
