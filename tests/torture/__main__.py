@@ -13,6 +13,8 @@ from tests.support import postgresql
 from tests.torture import proof
 from tests.torture.campaign import Order, Run, play
 
+STOPPED = 130
+"""The exit code after Ctrl-C or SIGTERM."""
 FOLDER = proof.ROOT / "build" / "torture"
 
 
@@ -53,7 +55,11 @@ def _torture(given: argparse.Namespace) -> int:
     run = Run.read(Order(given.kills, given.seed, given.store, given.layout, given.lanes, given.folder))
     if given.minutes:
         run.begin()
-        asyncio.run(play(run, Progress(run), 60 * given.minutes))
+        try:
+            asyncio.run(play(run, Progress(run), 60 * given.minutes))
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            print("stopped; the same command goes on from here", file=sys.stderr)
+            return STOPPED
     told = run.told()
     print(proof.table([told]))
     if given.publish:
@@ -93,7 +99,10 @@ def _serve(given: argparse.Namespace) -> int:
     # What the processes under test write to the standard output goes elsewhere.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    asyncio.run(serve(given.layout, given.seed, given.folder, answers))
+    try:
+        asyncio.run(serve(given.layout, given.seed, given.folder, answers))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return STOPPED
     return 0
 
 

@@ -21,8 +21,7 @@ from tests.support.separate import FAST, READY, SHARED_KEYS, STANDS_BY, Separate
 from tests.support.separate import Part as Process
 from tests.support.two_hosts import Forwarder, Host
 from tests.torture.layouts import (
-    BUSY_SECONDS,
-    BUSY_SECONDS_OF_HOSTS,
+    BUSY_SECONDS_OF_SEVERAL,
     PLATFORMS,
     POINT_PATIENCE,
     TEMPORAL,
@@ -217,7 +216,7 @@ async def separate(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncI
         maestro = Separate(folder, llm, options, partial(crashing_parts, data))
         temporal = TemporalApart(folder, maestro.temporal.port, *FAST)
         skipped = stack.enter_context(own_disk(data))
-        be_impatient(data, BUSY_SECONDS)
+        be_impatient(data, BUSY_SECONDS_OF_SEVERAL)
         ways = {(Harm.MODEL, ""): model, (Harm.TEMPORAL, ""): way}
         site = Site(Evidence(data), maestro.web_port, maestro.api_port, ways, skipped)
         apart = Apart({"": maestro.another}, temporal, site)
@@ -230,7 +229,7 @@ async def two_hosts(folder: Path, llm: LLMServer, platforms: Platforms) -> Async
 
     A load balancer passes connections on to the host that takes them.
     """
-    be_impatient(folder, BUSY_SECONDS_OF_HOSTS)
+    be_impatient(folder, BUSY_SECONDS_OF_SEVERAL)
     hosts: dict[str, Host] = {}
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(forwarder(lambda: [llm.port]))

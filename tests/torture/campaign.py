@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import this_machine
+from benchmarks.processes import end_on_sigterm
 from tests.support.running import WORKERS
 from tests.torture.ledger import ALLOWED, FIGURES
 from tests.torture.proof import JSON, PAGE, ROOT
@@ -157,6 +158,7 @@ class Run:
 
 async def play(run: Run, tell: Callable[[Run], None], seconds: float) -> None:
     """Play the episodes that are left, none begun after so many seconds; ``tell`` is called after each."""
+    end_on_sigterm()
     waiting, began = deque(run.waiting), time.monotonic()
 
     def next_episode() -> tuple[int, int] | None:
@@ -195,6 +197,9 @@ async def _play_lane(
             if not line:
                 raise RuntimeError(f"the process that played episode {number} ended")
             add(json.loads(line))
+    except asyncio.CancelledError:
+        process.terminate()
+        raise
     finally:
         process.stdin.close()
         await process.wait()

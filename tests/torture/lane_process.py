@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TextIO
 
+from benchmarks.processes import end_on_sigterm
 from tests.torture.episode import Outcome, Stage
 from tests.torture.plan import Plan, plan_episode
 
@@ -84,6 +85,7 @@ class Player:
 
 async def serve(layout: str, seed: int, kept: Path, answers: TextIO) -> None:
     """Play every episode whose number and kills are on a line of the standard input, until it ends."""
+    end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="maestro-torture-", ignore_cleanup_errors=True) as folder:
         player = Player(layout, seed, Path(folder), kept)
         try:

@@ -15,7 +15,15 @@ from typing import Any, Protocol
 from maestro.bootstrap.up import READY
 from temporal.server_process import read_record
 from tests.support import postgresql
-from tests.support.crashing import be_impatient, be_release, disarm, forget_recording, recording, release_of
+from tests.support.crashing import (
+    be_impatient,
+    be_release,
+    busy_seconds,
+    disarm,
+    forget_recording,
+    recording,
+    release_of,
+)
 from tests.support.database import dump
 from tests.support.evidence import Evidence
 from tests.support.four_platforms import OnDiscord, OnSlack, OnTelegram, OnWhatsApp, Platforms
@@ -29,9 +37,9 @@ from tests.torture.plan import Disturbance, Harm, Menu
 
 MAESTRO, TEMPORAL, BOTH = "maestro", "temporal", "maestro and temporal"
 BUSY_SECONDS = 0.5
-"""How long the store waits for its lock: a lock of two seconds counts as one that is held for two minutes."""
-BUSY_SECONDS_OF_HOSTS = 1.9
-"""The same where processes of two hosts write: several that start at once take a second on a small machine."""
+"""How long the store waits for its lock, instead of 30 seconds; ``SECONDS`` of a held lock are meant for it."""
+BUSY_SECONDS_OF_SEVERAL = 1.9
+"""The same with several processes: those that start at once need the lock for a second on a small machine."""
 DISK_MEGABYTES = 512
 POINT_PATIENCE = 3.0
 """Seconds for an armed point to be reached; the process is killed where it is then."""
@@ -153,7 +161,9 @@ class Layout(ABC):
         self._may_refuse |= one.harm in (Harm.LOCK, Harm.DISK, Harm.DATABASE)
         match one.harm:
             case Harm.LOCK:
-                await keep_up(locked(self.evidence.path), one.seconds)
+                # As many times longer as the store waits longer for the lock.
+                longer = busy_seconds(self.folder) / BUSY_SECONDS
+                await keep_up(locked(self.evidence.path), one.seconds * longer)
             case Harm.DISK:
                 await keep_up(full_disk(self.folder), one.seconds)
             case Harm.DATABASE if not one.target:
