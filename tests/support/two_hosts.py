@@ -37,6 +37,7 @@ class Forwarder:
         self._whole = asyncio.Event()
         self._whole.set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Task[None] | None] = set()
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -64,11 +65,13 @@ class Forwarder:
 
     async def close(self) -> None:
         """End it."""
-        self.drop()
+        self.mend()
         if self._server is not None:
             self._server.close()
+        await asyncio.gather(*filter(None, self._connections))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(asyncio.current_task())
         self._writers.add(writer)
         further = None
         try:
@@ -90,6 +93,7 @@ class Forwarder:
             for one in filter(None, (writer, further)):
                 self._writers.discard(one)
                 one.transport.abort()
+            self._connections.discard(asyncio.current_task())
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

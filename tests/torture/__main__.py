@@ -27,7 +27,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lanes", type=int, default=_lanes(), help=f"how many Maestros at once ({_lanes()})")
     parser.add_argument("--folder", type=Path, default=FOLDER, help=f"for the run and the data of faults ({FOLDER})")
     parser.add_argument("--minutes", type=float, default=inf, help="begin no episode later; the next call goes on")
-    parser.add_argument("--publish", action="store_true", help=f"write {proof.JSON.name} and {proof.PAGE.name}")
+    parser.add_argument(
+        "--publish", action="store_true", help=f"write {proof.JSON.name}, {proof.PAGE.name} and the README"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 

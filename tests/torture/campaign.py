@@ -16,7 +16,7 @@ from benchmarks.machine import this_machine
 from benchmarks.processes import end_on_sigterm
 from tests.support.running import WORKERS
 from tests.torture.ledger import ALLOWED, FIGURES
-from tests.torture.proof import JSON, PAGE, ROOT
+from tests.torture.proof import JSON, PAGE, README, ROOT
 
 KILLS_OF_AN_EPISODE = 10
 LONGEST = 2**24
@@ -211,5 +211,5 @@ def commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(("git", *words), cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", ".", *(f":!{path.relative_to(ROOT)}" for path in (JSON, PAGE)))
+    changed = git("status", "--porcelain", "--", ".", *(f":!{path.relative_to(ROOT)}" for path in (JSON, PAGE, README)))
     return git("rev-parse", "--short=12", "HEAD") + (" and changes" if changed else "")
