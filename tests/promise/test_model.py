@@ -97,6 +97,14 @@ class History(RuleBasedStateMachine):
         self._go_on(after)
         self.world.kill(CONNECTED, sent=False)
 
+    @rule(sent=st.booleans())
+    def kill_in_model_call(self, sent: bool) -> None:
+        """Kill a process that waits for the provider; a random moment is seldom inside of that call."""
+        while not self.world.model_calls and self.world.go_on():
+            pass
+        if caller := self.world.find_caller(self.world.model_calls):
+            self.world.kill(caller, sent=sent)
+
     @rule(after=MOVES, name=PROCESSES)
     def kill_inside(self, after: int, name: str) -> None:
         self.world.kill_inside(self._find(after, name))
@@ -159,7 +167,7 @@ class History(RuleBasedStateMachine):
     def _find(self, after: int, name: str) -> str:
         """Go on, and return the name of the process that makes the next call, or of one with work, this one first."""
         self._go_on(after)
-        caller = self.world.find_caller() if after == TO_NEXT_CALL else None
+        caller = self.world.find_caller(self.world.calls.calls) if after == TO_NEXT_CALL else None
         return caller or self.world.find_busy(name)
 
     def teardown(self) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -98,9 +98,9 @@ class World:
         busy = [one for one in (name, *self.workers) if one in self.workers and self.workers[one].process.can_run]
         return (*busy, CONNECTED)[0]
 
-    def find_caller(self) -> str | None:
-        """Return the name of the process that makes the oldest call under way."""
-        callers = [call.process for call in self.calls.calls[:1]]
+    def find_caller(self, calls: Sequence[Call]) -> str | None:
+        """Return the name of the process that makes the oldest of these calls."""
+        callers = [call.process for call in calls[:1]]
         return next((name for name, worker in self.workers.items() if worker.process in callers), None)
 
     def kill_inside(self, name: str) -> None:
@@ -148,6 +148,11 @@ class World:
     def sends(self) -> list[Call]:
         """The calls of the platform that are under way."""
         return [call for call in self.calls.calls if isinstance(call.lost, AmbiguousSend)]
+
+    @property
+    def model_calls(self) -> list[Call]:
+        """The calls of the provider that are under way."""
+        return [call for call in self.calls.calls if call not in self.sends]
 
     def lose_receipt(self) -> None:
         """Carry out a send, and let its receipt get lost."""

@@ -56,6 +56,9 @@ class Run:
     pieces: list[Told] = field(default_factory=list)
     """What was done by one command each: commit, machine, kills and seconds."""
     outcomes: list[Told] = field(default_factory=list)
+    """The last outcome of each episode, with the commit that it is of."""
+    repeated: int = 0
+    """How many episodes were played again because they had a fault."""
 
     @classmethod
     def read(cls, order: Order) -> "Run":
@@ -72,14 +75,14 @@ class Run:
 
     @property
     def waiting(self) -> list[tuple[int, int]]:
-        """The number and the kills of each episode that has not been played."""
-        played = {outcome["number"] for outcome in self.outcomes}
-        return [(number, kills) for number, kills in self.order.episodes() if number not in played]
+        """The number and the kills of each episode that has not been played without a fault."""
+        done = {outcome["number"] for outcome in self.outcomes if not outcome["faults"]}
+        return [(number, kills) for number, kills in self.order.episodes() if number not in done]
 
     @property
     def kills(self) -> int:
         """How many processes were killed so far."""
-        return sum(piece["kills"] for piece in self.pieces)
+        return self._kills_by_commit().total()
 
     @property
     def messages(self) -> int:
@@ -94,7 +97,7 @@ class Run:
     def begin(self) -> None:
         """Begin one more piece; a run that is complete begins anew."""
         if not self.waiting:
-            self.pieces, self.outcomes = [], []
+            self.pieces, self.outcomes, self.repeated = [], [], 0
             self.order.path.unlink()
         if self.order.path.exists() and not self.order.path.read_bytes().endswith(b"\n"):
             self._append("\n")  # the last line was cut off
@@ -114,6 +117,7 @@ class Run:
             "ordered": self.order.kills,
             "kills": self.kills,
             "episodes": len(self.outcomes),
+            "repeated": self.repeated,
             "commits": dict(self._kills_by_commit()),
             "seconds": sum(piece["seconds"] for piece in self.pieces),
             "machine": self.pieces[-1]["machine"] if self.pieces else {},
@@ -140,16 +144,17 @@ class Run:
 
     def _take(self, piece: Told | None = None, outcome: Told | None = None, seconds: int = 0) -> None:
         if piece is not None:
-            self.pieces.append({**piece, "kills": 0, "seconds": 0})
+            self.pieces.append({**piece, "seconds": 0})
         if outcome is not None:
-            self.outcomes.append(outcome)
-            self.pieces[-1]["kills"] += sum(count for harm, count in outcome["harms"].items() if "kill" in harm)
+            others = [one for one in self.outcomes if one["number"] != outcome["number"]]
+            self.repeated += len(self.outcomes) - len(others)
+            self.outcomes = [*others, {**outcome, "commit": self.pieces[-1]["commit"]}]
             self.pieces[-1]["seconds"] = seconds
 
     def _kills_by_commit(self) -> Counter[str]:
         kills = Counter[str]()
-        for piece in self.pieces:
-            kills[piece["commit"]] += piece["kills"]
+        for one in self.outcomes:
+            kills[one["commit"]] += sum(count for harm, count in one["harms"].items() if "kill" in harm)
         return +kills
 
     def _sum(self, name: str) -> Counter[str]:

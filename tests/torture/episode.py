@@ -16,7 +16,7 @@ from tests.support.llm_server import LLMServer
 from tests.torture.apart import separate, two_hosts
 from tests.torture.evidence import Findings, script
 from tests.torture.lanes import Crowd, crowd_of
-from tests.torture.layouts import Layout, one_process
+from tests.torture.layouts import Layout, connected, one_process
 from tests.torture.ledger import ENDED, LEFT_OPEN, REFUSED, Ledger
 from tests.torture.plan import DEADLY, LANES, Disturbance, Harm, Plan, Point, plan_lane
 
@@ -121,6 +121,8 @@ class Stage:
         """Disturb it as planned; return what happened when a process did not become ready again, else nothing."""
         try:
             if plan.disturbances:
+                # A process that has just started may not have reached its platforms yet.
+                await connected(self.layout, self.platforms)
                 crowd.release(0)
                 await self._accepted(plan)
             for place, one in enumerate(plan.disturbances):

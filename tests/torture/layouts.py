@@ -296,13 +296,18 @@ async def data_kept(layout: Layout, folder: Path) -> AsyncIterator[None]:
 
 
 async def connected(layout: Layout, platforms: Platforms) -> None:
-    """Return when every platform is connected."""
+    """Return when every platform is connected.
+
+    Discord and Slack are asked too: the rows of a killed process say "running" until the next process reports.
+    """
     platforms.whatsapp.postman.url = f"http://127.0.0.1:{layout.site.web_port}/platforms/whatsapp/default"
     sql = "SELECT platform FROM connectors WHERE state = 'running'"
-    await until(
-        lambda: {row["platform"] for row in layout.evidence.rows(sql)} >= set(PLATFORMS),
-        what="connectors of all platforms",
-    )
+
+    def is_connected() -> bool:
+        running = {row["platform"] for row in layout.evidence.rows(sql)}
+        return bool(running >= set(PLATFORMS) and platforms.discord.connected and platforms.slack.socket.sockets)
+
+    await until(is_connected, what="connectors of all platforms")
 
 
 @dataclass

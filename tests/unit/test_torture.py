@@ -1,7 +1,7 @@
 """The ledger counts each fault that it is for, an episode comes from its seed, and the published page from its JSON."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,11 +137,13 @@ def order(folder: Path, kills: int = 40) -> Order:
     return Order(kills, seed=1, store="sqlite", layout="one", lanes=1, folder=folder)
 
 
-def played(run: Run, *numbers: int) -> Run:
+def played(run: Run, *numbers: int, faults: Sequence[str] = ()) -> Run:
     """Begin a piece of a run, and play episodes of it."""
     run.begin()
     for number in numbers:
-        outcome = Outcome(number, harms=Counter({Harm.KILL: 6, Harm.CRASH: 4}), messages=Counter({Kind.PLAIN: 3}))
+        outcome = Outcome(
+            number, faults=list(faults), harms=Counter({Harm.KILL: 6, Harm.CRASH: 4}), messages=Counter({Kind.PLAIN: 3})
+        )
         run.add(outcome.told(), seconds=60.0 * number)
     return run
 
@@ -155,6 +157,14 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     assert told == Run.read(order(tmp_path)).told()
     assert (told["kills"], told["ordered"], told["seconds"]) == (30, 40, 300)
     assert sum(told["commits"].values()) == 30
+
+
+def test_an_episode_with_a_fault_is_played_again_by_the_next_call(tmp_path: Path) -> None:
+    run = played(played(Run.read(order(tmp_path, kills=20)), 2, faults=["e2m0x lost"]), 1)
+    assert (run.waiting, run.kills, len(run.faults)) == ([(2, 10)], 20, 1)
+    told = played(run, 2).told()
+    assert told == Run.read(order(tmp_path, kills=20)).told()
+    assert (run.waiting, run.kills, run.faults, told["repeated"]) == ([], 20, [], 1)
 
 
 def test_a_run_that_is_complete_begins_anew(tmp_path: Path) -> None:
