@@ -60,7 +60,7 @@ check-architecture:
 compiled-tests:
 	-@$(BIN)/pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1
 
-bench: set-up ## Measure Maestro on this machine; ARGS="--only throughput,latency" measures a part
+bench: set-up ## Measure Maestro on this machine; ARGS="--only cost,latency" measures a part
 	$(BIN)/python -m benchmarks $(ARGS)
 
 torture: set-up ## Kill Maestro KILLS=1000 times by SEED=1 (STORE=postgresql, LAYOUT=separate or two-hosts) and count

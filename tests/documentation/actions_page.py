@@ -15,7 +15,7 @@ WAYS: Mapping[str, tuple[str, int]] = {
     "provider_retry": ("the provider fails twice, and the third attempt is answered", 2),
     "delegated": ("a message whose answer gives another agent a task", 1),
     "task": ("that task", 2),
-    "scheduled": ("a run of a schedule", 1),
+    "scheduled": ("a run of a schedule", 3),
     "webhook": ("an event of a webhook", 1),
     "control_reply": ("a control word such as `/status`, a question to a user, or the notice of a wait", 0),
     "question": ("a message until its job waits for the answer to a question", 1),
@@ -25,10 +25,10 @@ WAYS: Mapping[str, tuple[str, int]] = {
     "dropped": ("a message that is dropped", 0),
     "what_if": ("a what-if with a tool call", 0),
 }
-"""The recorded histories: the way of the message in words, and the activities that separate queues add.
+"""The recorded histories: the way of the message in words, and the actions that are not in its history.
 
 Beside an embedded server one queue serves all steps. With the queue of a connector, the typing indicator is an activity
-there, and the sending of an answer is one of its own.
+there, and the sending of an answer is one of its own. A run of a schedule is two actions besides those of its workflow.
 """
 USD_PER_MILLION = 50
 """The list price of the smallest volume: https://docs.temporal.io/cloud/pricing."""
@@ -36,8 +36,8 @@ MONTH = 100_000
 """The messages of a month in the example."""
 HEAD = """\
 **A message that is answered costs {answered} billable actions: US$ {price:.4f}.** {month:,} messages a month cost
-{actions:,} actions: US$ {usd_month:,.0f}, and at least the price of a plan, which [includes
-some](../howto/use-temporal-cloud.md#costs). A message that waits in its lane has no workflow and costs nothing
+{actions:,} actions: US$ {usd_month:,.0f} at list price. [A plan](../howto/use-temporal-cloud.md#costs) includes some
+actions, and its base price is due in any case. A message that waits in its lane has no workflow and costs nothing
 meanwhile.
 
 The price is the list price of the smallest volume, US$ {usd} per million actions
@@ -54,8 +54,9 @@ Three things come on top:
 * **Retries** of an activity are an action each; crashes are rare, failing providers are not.
 
 The actions are counted in recorded histories of all ways that a message can go, by the rules of Temporal. The histories
-are from an embedded server, where one process does all steps of a message; the table adds the typing indicator and the
-sending, which are activities of the connector's queue on a cluster.
+are from an embedded server, where one process does all steps of a message in 4 actions; the table adds the typing
+indicator and the sending, which are activities of the connector's queue on a cluster, and the two actions that Temporal
+counts for each run of a schedule besides its workflow.
 """
 
 

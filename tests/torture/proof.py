@@ -82,7 +82,7 @@ def read_figures(path: Path) -> str:
 def readme_figures(runs: Sequence[Told]) -> str:
     """Return the sums over all runs for the README: the four numbers, and what was reached and allowed."""
     kills, messages = sum(run["kills"] for run in runs), sum(sum(run["messages"].values()) for run in runs)
-    reached, known = (sum(run["points"][name] for run in runs) for name in ("reached", "known"))
+    shares = [run["points"]["reached"] / run["points"]["known"] for run in runs]
     again = sum(run["allowed"][IN_FLIGHT] for run in runs)
     rows = [
         (name, sum(run["figures"][figure] for run in runs for figure in figures)) for name, figures in PROMISED.items()
@@ -90,7 +90,7 @@ def readme_figures(runs: Sequence[Told]) -> str:
     table = "".join(f"| {name} | {number:,} |\n" for name, number in rows)
     return (
         f"| after {kills:,} kills under {messages:,} messages | |\n|---|---:|\n{table}\n"
-        f"Crash points reached under this load: {reached:,} of {known:,}; `make crash-points` kills at each one.\n"
+        f"Crash points reached in each layout: at least {min(shares):.0%}; `make crash-points` kills at all.\n"
         f"Model calls in flight that were made again, and may be charged twice: {again:,}.\n"
     )
 
