@@ -31,6 +31,7 @@ def _arguments() -> argparse.Namespace:
         "--publish", action="store_true", help=f"write {proof.JSON.name}, {proof.PAGE.name} and the README"
     )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--points", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -44,9 +45,10 @@ class Progress:
     def __init__(self, run: Run) -> None:
         self._seed = run.order.seed
         self._bar = ProgressBar(run.order.kills, "kills", run.kills)
+        self._bar.show(run.kills, "starting, and learning the crash points")
 
     def __call__(self, run: Run) -> None:
-        """Show how far the run is."""
+        """Show how far the run is, and the fault of its last episode."""
         if run.outcomes[-1]["faults"]:
             self._bar.clear()
             print(_fault(run.outcomes[-1], self._seed), file=sys.stderr)
@@ -71,7 +73,8 @@ def _torture(given: argparse.Namespace) -> int:
 
 def _fault(outcome: dict[str, Any], seed: int) -> str:
     lines = [f"Episode {outcome['number']} of seed {seed}:", *outcome["faults"]]
-    lines += [f"shortest: {'; '.join(outcome['prefix'])}", f"data: {outcome['kept']}", f"plan: {outcome['plan']}"]
+    shortest = "; ".join(outcome["prefix"]) or "no beginning of it failed again"
+    lines += [f"shortest: {shortest}", f"data: {outcome['kept']}", f"plan: {outcome['plan']}"]
     return "\n  ".join(lines)
 
 
@@ -102,7 +105,7 @@ def _serve(given: argparse.Namespace) -> int:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     try:
-        asyncio.run(serve(given.layout, given.seed, given.folder, answers))
+        asyncio.run(serve(given.layout, given.seed, given.folder, given.points, answers))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return STOPPED
     return 0

@@ -31,6 +31,7 @@ from tests.torture.layouts import (
     connected,
     data_kept,
     forwarder,
+    is_refusal,
     own_disk,
     sections,
 )
@@ -71,6 +72,11 @@ class Part:
     async def end(self, number: signal.Signals = signal.SIGKILL) -> int:
         """End it."""
         return await self.process.end(number)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it ended before it was ready, with a reason for people."""
+        return is_refusal(self.process.said[self.since :], READY[self.kind])
 
     def story(self) -> str:
         """Return what it has told."""

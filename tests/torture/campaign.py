@@ -16,6 +16,7 @@ from benchmarks.machine import this_machine
 from benchmarks.processes import end_on_sigterm
 from tests.support.running import WORKERS
 from tests.torture.ledger import ALLOWED, FIGURES
+from tests.torture.plan import DEADLY
 from tests.torture.proof import JSON, PAGE, README, ROOT
 
 KILLS_OF_AN_EPISODE = 10
@@ -42,6 +43,11 @@ class Order:
         """The file of its run: a line for each episode, and one for each time that the command was given."""
         return self.folder / f"{self.layout}-{self.store}-seed-{self.seed}-kills-{self.kills}.jsonl"
 
+    @property
+    def points(self) -> Path:
+        """The file of its crash points, which the first process learns and the others read."""
+        return self.path.with_suffix(".points.json")
+
     def episodes(self) -> Iterator[tuple[int, int]]:
         """Yield the number of each episode, and its kills."""
         for number, done in enumerate(range(0, self.kills, KILLS_OF_AN_EPISODE), 1):
@@ -56,9 +62,7 @@ class Run:
     pieces: list[Told] = field(default_factory=list)
     """What was done by one command each: commit, machine, kills and seconds."""
     outcomes: list[Told] = field(default_factory=list)
-    """The last outcome of each episode, with the commit that it is of."""
-    repeated: int = 0
-    """How many episodes were played again because they had a fault."""
+    """The outcome of each episode, with the commit that it is of."""
 
     @classmethod
     def read(cls, order: Order) -> "Run":
@@ -75,9 +79,9 @@ class Run:
 
     @property
     def waiting(self) -> list[tuple[int, int]]:
-        """The number and the kills of each episode that has not been played without a fault."""
-        done = {outcome["number"] for outcome in self.outcomes if not outcome["faults"]}
-        return [(number, kills) for number, kills in self.order.episodes() if number not in done]
+        """The number and the kills of each episode that has not been played."""
+        played = {outcome["number"] for outcome in self.outcomes}
+        return [(number, kills) for number, kills in self.order.episodes() if number not in played]
 
     @property
     def kills(self) -> int:
@@ -97,8 +101,9 @@ class Run:
     def begin(self) -> None:
         """Begin one more piece; a run that is complete begins anew."""
         if not self.waiting:
-            self.pieces, self.outcomes, self.repeated = [], [], 0
+            self.pieces, self.outcomes = [], []
             self.order.path.unlink()
+            self.order.points.unlink(missing_ok=True)
         if self.order.path.exists() and not self.order.path.read_bytes().endswith(b"\n"):
             self._append("\n")  # the last line was cut off
         self._write(piece={"commit": commit(), "machine": asdict(this_machine()), "lanes": self.order.lanes})
@@ -117,7 +122,6 @@ class Run:
             "ordered": self.order.kills,
             "kills": self.kills,
             "episodes": len(self.outcomes),
-            "repeated": self.repeated,
             "commits": dict(self._kills_by_commit()),
             "seconds": sum(piece["seconds"] for piece in self.pieces),
             "machine": self.pieces[-1]["machine"] if self.pieces else {},
@@ -146,15 +150,13 @@ class Run:
         if piece is not None:
             self.pieces.append({**piece, "seconds": 0})
         if outcome is not None:
-            others = [one for one in self.outcomes if one["number"] != outcome["number"]]
-            self.repeated += len(self.outcomes) - len(others)
-            self.outcomes = [*others, {**outcome, "commit": self.pieces[-1]["commit"]}]
+            self.outcomes.append({**outcome, "commit": self.pieces[-1]["commit"]})
             self.pieces[-1]["seconds"] = seconds
 
     def _kills_by_commit(self) -> Counter[str]:
         kills = Counter[str]()
         for one in self.outcomes:
-            kills[one["commit"]] += sum(count for harm, count in one["harms"].items() if "kill" in harm)
+            kills[one["commit"]] += sum(one["harms"].get(harm, 0) for harm in DEADLY)
         return +kills
 
     def _sum(self, name: str) -> Counter[str]:
@@ -185,7 +187,7 @@ async def _play_lane(
     environment = {**os.environ, "PYTEST_XDIST_WORKER": f"gw{WORKERS - 1 - lane}"}
     command = (sys.executable, "-m", "tests.torture", "--serve", "--seed", str(order.seed), "--layout", order.layout)
     process = await asyncio.create_subprocess_exec(
-        *(*command, "--store", order.store, "--folder", str(order.path.with_suffix(""))),
+        *(*command, "--store", order.store, "--folder", str(order.path.with_suffix("")), "--points", str(order.points)),
         cwd=ROOT,
         env=environment,
         stdin=subprocess.PIPE,

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,15 +14,27 @@ from tests.support.four_platforms import Platforms, four_servers
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.torture.apart import separate, two_hosts
-from tests.torture.evidence import Findings, script
-from tests.torture.lanes import Crowd, crowd_of
+from tests.torture.evidence import Findings, script, words_of
+from tests.torture.lanes import PLATFORM_LANES, WITHOUT_KEYS, Correspondent, Crowd, crowd_of
 from tests.torture.layouts import Layout, connected, one_process
-from tests.torture.ledger import ENDED, LEFT_OPEN, REFUSED, Ledger
+from tests.torture.ledger import (
+    ANSWERED_TWICE,
+    BOUGHT_AGAIN,
+    ENDED,
+    LEFT_OPEN,
+    REFUSED,
+    UNACKNOWLEDGED,
+    UNMARKED,
+    Disturbed,
+    Ledger,
+)
 from tests.torture.plan import DEADLY, LANES, Disturbance, Harm, Plan, Point, plan_lane
 
 SETTLING = 90.0
 """Seconds after the last disturbance in which everything is to be answered; only a failure takes them."""
 LOOK = 0.25
+AFTERMATH = 2.0
+"""Seconds after everything is answered in which nothing more may happen; the reconciler looks twice in it."""
 FIRST_LEARNED = 9_000_000
 """The numbers of episodes in which the named points are learned; the ids of all messages are different."""
 LAYOUTS = {"one": one_process, "separate": separate, "two-hosts": two_hosts}
@@ -38,6 +50,8 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
     messages: Counter[str] = field(default_factory=Counter)
     harms: Counter[str] = field(default_factory=Counter)
+    times: list[tuple[float, float]] = field(default_factory=list)
+    """When each disturbance but those of clients began and ended, in seconds of the monotonic clock."""
     points: list[str] = field(default_factory=list)
     """The named points at which a process died."""
     known_points: int = 0
@@ -67,11 +81,13 @@ class Stage:
     layout: Layout
     llm: LLMServer
     platforms: Platforms
+    _earlier: list[tuple[str, Correspondent, int]] = field(default_factory=list)
+    """The platform lanes of the last episode: the users there, and how many words had arrived at its end."""
 
     @classmethod
     @asynccontextmanager
     async def running(cls, layout: str, folder: Path) -> AsyncIterator["Stage"]:
-        """Start everything, and learn the named points in an episode without disturbances."""
+        """Start everything."""
         with LLMServer.running() as llm:
             async with four_servers() as platforms, LAYOUTS[layout](folder, llm, platforms) as running:
                 yield cls(running, llm, platforms)
@@ -81,6 +97,13 @@ class Stage:
 
         Raises ``AssertionError`` when that leaves a fault.
         """
+        self.offer_points(await self._passed_points())
+
+    def offer_points(self, points: Sequence[Point]) -> None:
+        """Put these points on the menu."""
+        self.layout.menu = replace(self.layout.menu, points=tuple(points))
+
+    async def _passed_points(self) -> Sequence[Point]:
         points: dict[str, Point] = {}
         for number, lane in enumerate(LANES):
             self.layout.record()
@@ -88,7 +111,7 @@ class Stage:
             assert not outcome.faults, f"without a disturbance: {outcome.faults}"
             passed = Counter(point.partition(" (")[0] for point in self.layout.passed())
             points = {name: Point(name, lane.name, times) for name, times in passed.items()} | points
-        self.layout.menu = replace(self.layout.menu, points=tuple(sorted(points.values(), key=lambda one: one.name)))
+        return sorted(points.values(), key=lambda one: one.name)
 
     async def play(self, plan: Plan) -> Outcome:
         """Run an episode."""
@@ -103,19 +126,36 @@ class Stage:
             try:
                 ended = await self._disturb(plan, crowd, outcome)
                 findings = await self._settled(plan, crowd, talking, 0.0 if ended else SETTLING)
+                ended = ended or await self._recovered()
             finally:
                 talking.cancel()
-            ledger = Ledger.of(findings.lanes(crowd), len(plan.disturbances))
-            for row in findings.left_open():
-                ledger.add(LEFT_OPEN, f"e{plan.number}", detail=row)
+            model_cut = any(one.harm is Harm.MODEL for one in plan.disturbances)
+            ledger = Ledger.of(findings.lanes(crowd), Disturbed(tuple(outcome.times), model_cut))
+            self._add_rest(ledger, f"e{plan.number}", findings, talking)
             ledger.add(ENDED, f"e{plan.number}", bool(ended), ended)
             ledger.add(REFUSED, f"e{plan.number}", self.layout.refused - refused)
+            self._earlier = [
+                (lane, user, len(words_of(user))) for lane, user in crowd.lanes.items() if lane in PLATFORM_LANES
+            ]
         outcome.figures, outcome.faults = ledger.figures, ledger.faults
         outcome.seconds = round(time.monotonic() - began, 1)
         outcome.known_points, outcome.skipped = len(self.layout.menu.points), dict(self.layout.site.skipped)
         if outcome.faults:
             outcome.plan = plan.told()
         return outcome
+
+    def _add_rest(self, ledger: Ledger, episode: str, findings: Findings, talking: "asyncio.Task[None]") -> None:
+        """Count what belongs to no message, and what came late for the last episode."""
+        for row in findings.left_open():
+            ledger.add(LEFT_OPEN, episode, detail=row)
+        for request in findings.stray_requests():
+            ledger.add(BOUGHT_AGAIN, episode, detail=f"a request that belongs to no message: {request}")
+        failure = "" if talking.done() and not talking.exception() else repr(talking)
+        ledger.add(UNACKNOWLEDGED, episode, bool(failure), failure)
+        for lane, user, before in self._earlier:
+            late = words_of(user)[before:]
+            figure = UNMARKED if lane in WITHOUT_KEYS else ANSWERED_TWICE
+            ledger.add(figure, episode, bool(late), f"{lane}, after the end of the last episode: {late}")
 
     async def _disturb(self, plan: Plan, crowd: Crowd, outcome: Outcome) -> str:
         """Disturb it as planned; return what happened when a process did not become ready again, else nothing."""
@@ -131,11 +171,21 @@ class Stage:
                 crowd.release(place)
                 if one.harm is not Harm.CRASH:
                     await asyncio.sleep(one.after)
+                began = time.monotonic()
                 done = await self._apply(one, crowd)
                 outcome.harms[done.value] += 1
+                if done is not Harm.CLIENTS:
+                    outcome.times.append((began, time.monotonic()))
                 if done is Harm.CRASH:
                     outcome.points.append(one.target.partition(" (")[0])
             crowd.release(len(crowd.releases))
+        except (AssertionError, TimeoutError) as error:
+            return str(error) or "it is not ready again"
+        return await self._recovered()
+
+    async def _recovered(self) -> str:
+        """Wait until every process is ready; return what happened when one is not, else nothing."""
+        try:
             await self.layout.recover()
         except (AssertionError, TimeoutError) as error:
             return str(error) or "it is not ready again"
@@ -159,9 +209,9 @@ class Stage:
         findings = Findings.read(plan, self.layout.evidence, self.llm)
         with asking_again():
             while time.monotonic() < deadline:
-                if not (findings.missing(crowd) or findings.left_open()) and talking.done():
-                    talking.result()
+                if talking.done() and not (findings.missing(crowd) or findings.left_open()):
+                    await asyncio.sleep(AFTERMATH if plan.disturbances else 0)
                     break
                 await asyncio.sleep(LOOK)
                 findings = Findings.read(plan, self.layout.evidence, self.llm)
-        return findings
+            return Findings.read(plan, self.layout.evidence, self.llm)

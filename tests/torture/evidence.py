@@ -2,21 +2,28 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.support.crashing import notes_of
 from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer, Recorded
-from tests.torture.lanes import UNORDERED, WITHOUT_KEYS, Crowd
+from tests.torture.lanes import ORDERED_BY_PLATFORM, UNORDERED, WAITS_FOR_AGENT, WITHOUT_KEYS, Correspondent, Crowd
 from tests.torture.ledger import Call, LaneTrace, Trace
 from tests.torture.plan import Kind, Message, Plan
 
 WORD = re.compile(r"\w+")
+STRAY = 80
+"""The characters of a request that are shown when it belongs to no message."""
 ASK, TASK, REPORT = "ask", "task", "report"
 """The parts of the work on a message: itself, the task that an agent passed on, and its result."""
 LEFT = ("reservations", "drafts", "outbound_lanes")
 """Tables that are empty when nothing is being done."""
+
+
+def words_of(client: Correspondent) -> list[str]:
+    """Return everything that arrived at a client, word by word, in order, repeats included."""
+    return [word for text in client.texts() for word in WORD.findall(text)]
 
 
 def task_of(message: Message) -> str:
@@ -61,7 +68,7 @@ class Findings:
         """Read which job each message began."""
         findings = cls(plan, evidence, llm, {message.id: [] for message in plan.messages})
         found = evidence.rows(
-            "SELECT inbox.content AS content, inbox.id AS place, queue.* FROM inbox "
+            "SELECT inbox.content AS content, inbox.id AS inbox_row, queue.* FROM inbox "
             "JOIN queue ON queue.id = inbox.job_id WHERE inbox.content LIKE ? ORDER BY inbox.id",
             f"e{plan.number}m%",
         )
@@ -83,7 +90,7 @@ class Findings:
 
     def missing(self, crowd: Crowd) -> list[str]:
         """Return what is not there yet: marks that did not arrive, and jobs that have not ended."""
-        words = {word for one in crowd.lanes.values() for text in one.texts() for word in WORD.findall(text)}
+        words = {word for one in crowd.lanes.values() for word in words_of(one)}
         marks = [mark for message in self.plan.messages for mark in message.marks if mark not in words]
         jobs = [row for tree in self.trees().values() for _, row in tree if row["completed_at"] is None]
         return marks + [f"{row['id']} {row['status']}" for row in jobs]
@@ -94,11 +101,12 @@ class Findings:
         asked = [message_id for recorded in self.llm.requests if (message_id := self._message_of(recorded))]
         return [
             LaneTrace(
-                messages=self._accepted(self.plan.lane(name)),
-                words=[word for text in crowd.lanes[name].texts() for word in WORD.findall(text)],
+                messages=self._in_order(name),
+                words=words_of(crowd.lanes[name]),
                 traces=traces,
                 asked=asked,
                 ordered=name not in UNORDERED,
+                first_marks=name in WAITS_FOR_AGENT,
                 repeatable=name in WITHOUT_KEYS,
             )
             for name in self.plan.lanes
@@ -108,6 +116,10 @@ class Findings:
         """Return the rows of tables that are empty when nothing is being done."""
         return [f"{table}: {row}" for table in LEFT for row in self.evidence.rows(f"SELECT * FROM {table}")]
 
+    def stray_requests(self) -> list[str]:
+        """Return the beginnings of requests to the model that belong to no message of the episode."""
+        return [one.last_user[:STRAY] for one in self.llm.requests if not self._message_of(one)]
+
     def _traces(self) -> dict[str, Trace]:
         trees = self.trees()
         owner = {row["id"]: (message_id, part) for message_id, tree in trees.items() for part, row in tree}
@@ -115,35 +127,41 @@ class Findings:
         for row in self._of("SELECT job_id, number, state FROM llm_calls WHERE job_id IN ({})", owner):
             message_id, part = owner[row["job_id"]]
             calls[message_id][part, row["number"], row["state"]] += 1
-        requests = {message_id: Counter[Call]() for message_id in trees}
+        requests: dict[str, dict[Call, list[float]]] = {message_id: {} for message_id in trees}
         for recorded in self.llm.requests:
             if (message_id := self._message_of(recorded)) in requests:
-                requests[message_id][_part_of(recorded, message_id), recorded.rounds + 1] += 1
+                call = _part_of(recorded, message_id), recorded.rounds + 1
+                requests[message_id].setdefault(call, []).append(recorded.received)
         repeats = self._sums(owner, "deliveries", "sum(repeats)")
         steps, waits = (self._sums(owner, "job_steps", IN_STATE.format(state)) for state in ("running", "waiting"))
-        effects = self._effects(owner)
+        tool_calls, effects = self._tool_calls(owner), self._effects()
         return {
             message_id: Trace(
                 jobs=len(self.roots[message_id]),
                 calls=calls[message_id],
                 requests=requests[message_id],
                 repeats=repeats[message_id],
-                effects=tuple(effects.get(message_id, ())),
-                open=steps[message_id]
-                + sum(count for (*_, state), count in calls[message_id].items() if state == "sent"),
+                tool_calls=tuple(tool_calls.get(message_id, ())),
+                effects=effects[message_id],
+                open=(
+                    *(f"job {row['id']} is {row['status']}" for _, row in tree if row["status"] != "completed"),
+                    *(["running steps"] if steps[message_id] else []),
+                    *(f"call {call} is sent" for call in calls[message_id] if call[-1] == "sent"),
+                ),
                 waits=waits[message_id],
             )
-            for message_id in trees
+            for message_id, tree in trees.items()
         }
 
-    def _effects(self, owner: dict[str, tuple[str, str]]) -> dict[str, list[tuple[str, int]]]:
+    def _effects(self) -> Counter[str]:
         notes = notes_of(self.evidence.path.parent)
-        noted = Counter(notes.read_text().split() if notes.exists() else ())
-        effects: dict[str, list[tuple[str, int]]] = {}
+        return Counter(notes.read_text().split() if notes.exists() else ())
+
+    def _tool_calls(self, owner: dict[str, tuple[str, str]]) -> dict[str, list[str]]:
+        states: dict[str, list[str]] = {}
         for row in self._of("SELECT job_id, state FROM tool_calls WHERE job_id IN ({})", owner):
-            message_id, _ = owner[row["job_id"]]
-            effects.setdefault(message_id, []).append((row["state"], noted[message_id]))
-        return effects
+            states.setdefault(owner[row["job_id"]][0], []).append(row["state"])
+        return states
 
     def _sums(self, owner: dict[str, tuple[str, str]], table: str, what: str) -> Counter[str]:
         sums = Counter[str]()
@@ -156,10 +174,13 @@ class Findings:
         values = list(ids)
         return self.evidence.rows(sql.format(", ".join("?" * len(values))), *values) if values else []
 
-    def _accepted(self, messages: Sequence[Message]) -> list[Message]:
-        places = {message_id: at for at, message_id in enumerate(self.roots)}
-        order = {message_id: rows[0].get("place") for message_id, rows in self.roots.items() if rows}
-        return sorted(messages, key=lambda one: (order.get(one.id) or 0, places[one.id]))
+    def _in_order(self, lane: str) -> list[Message]:
+        """Return the messages of a lane as its platform orders them, or as they were accepted."""
+        messages = self.plan.lane(lane)
+        if lane in ORDERED_BY_PLATFORM:
+            return messages
+        accepted = {message_id: rows[0].get("inbox_row") for message_id, rows in self.roots.items() if rows}
+        return sorted(messages, key=lambda one: accepted.get(one.id) or 0)
 
     def _message_of(self, recorded: Recorded) -> str:
         found = MESSAGE.search(recorded.last_user)

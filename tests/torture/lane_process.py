@@ -1,19 +1,23 @@
 """A process with a Maestro of its own: it is given numbers of episodes, and says what each has come to."""
 
 import asyncio
+import fcntl
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import TextIO
 
 from benchmarks.processes import end_on_sigterm
 from tests.torture.episode import Outcome, Stage
-from tests.torture.plan import Plan, plan_episode
+from tests.torture.ledger import FIGURES, UNFINISHED
+from tests.torture.plan import Plan, Point, plan_episode
 
 MOST_TRIES = 2
 """How often a shorter episode is tried: what depends on the moment does not fail each time."""
@@ -30,6 +34,8 @@ class Player:
     folder: Path
     kept: Path
     """Where the data of episodes with a fault goes."""
+    points: Path
+    """The file of the crash points of the run."""
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _stage: Stage | None = None
     _numbers: "count[int]" = field(default_factory=lambda: count(SHORTER))
@@ -38,14 +44,14 @@ class Player:
         """Play the episode of this number; when it has a fault, find the shortest beginning that has one too."""
         stage = await self._open()
         plan = plan_episode(self.seed, number, kills, stage.layout.menu)
-        outcome = await stage.play(plan)
+        outcome = await play_to_the_end(stage, plan)
         if outcome.faults:
             stage.layout.keep = self.kept / f"episode-{number}"
             outcome.kept = str(stage.layout.keep)
             await self.close()
-            shortest = await self._shorten(plan)
-            lanes = ", ".join(shortest.lanes)
-            outcome.prefix = [*map(str, shortest.disturbances), f"with messages in {lanes}"]
+            shortest = await self._shorten(plan, outcome)
+            if shortest is not None:
+                outcome.prefix = [*map(str, shortest.disturbances), f"with messages in {', '.join(shortest.lanes)}"]
         return outcome
 
     async def close(self) -> None:
@@ -57,37 +63,61 @@ class Player:
         if self._stage is None:
             folder = Path(tempfile.mkdtemp(dir=self.folder))
             self._stage = await self._stack.enter_async_context(Stage.running(self.layout, folder))
-            await self._stage.learn_points()
+            await self._share_points(self._stage)
         return self._stage
 
-    async def _shorten(self, plan: Plan) -> Plan:
-        """Return the shortest beginning with the fewest lanes that fails; the whole where it does not fail again."""
+    async def _share_points(self, stage: Stage) -> None:
+        """Offer the points of the run, which the first process learns, so that the seed alone decides an episode."""
+        self.points.parent.mkdir(parents=True, exist_ok=True)
+        with self.points.open("a+", encoding="utf-8") as file:
+            await asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX)
+            file.seek(0)
+            if text := file.read():
+                stage.offer_points([Point(**one) for one in json.loads(text)])
+                return
+            await stage.learn_points()
+            file.write(json.dumps([asdict(point) for point in stage.layout.menu.points]))
+
+    async def _shorten(self, plan: Plan, outcome: Outcome) -> Plan | None:
+        """Return the shortest beginning with the fewest lanes that has such a fault too, None if none has."""
+        figures = {figure for figure in FIGURES if outcome.figures[figure]}
         for length in range(len(plan.disturbances) + 1):
             shortest = plan.first(length)
-            if await self._fails(shortest):
+            if await self._fails(shortest, figures):
                 break
         else:
-            return plan
+            return None
         for lane in plan.lanes:
             fewer = shortest.without(lane)
-            if fewer.messages and await self._fails(fewer):
+            if fewer.messages and await self._fails(fewer, figures):
                 shortest = fewer
         return shortest
 
-    async def _fails(self, plan: Plan) -> bool:
+    async def _fails(self, plan: Plan, figures: Collection[str]) -> bool:
         for _ in range(MOST_TRIES):
-            stage = await self._open()
-            if (await stage.play(plan.renamed(next(self._numbers)))).faults:
+            outcome = await play_to_the_end(await self._open(), plan.renamed(next(self._numbers)))
+            if outcome.faults:
                 await self.close()
+            if any(outcome.figures[figure] for figure in figures):
                 return True
         return False
 
 
-async def serve(layout: str, seed: int, kept: Path, answers: TextIO) -> None:
+async def play_to_the_end(stage: Stage, plan: Plan) -> Outcome:
+    """Play an episode; one that ends with an error has a fault."""
+    try:
+        return await stage.play(plan)
+    # What it is caused by, a process of Maestro or the test itself, is to be seen by a person.
+    except Exception:  # noqa: BLE001 - see above
+        fault = f"e{plan.number} {UNFINISHED}: {traceback.format_exc()}"
+        return Outcome(plan.number, figures=Counter({UNFINISHED: 1}), faults=[fault], plan=plan.told())
+
+
+async def serve(layout: str, seed: int, kept: Path, points: Path, answers: TextIO) -> None:
     """Play every episode whose number and kills are on a line of the standard input, until it ends."""
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="maestro-torture-", ignore_cleanup_errors=True) as folder:
-        player = Player(layout, seed, Path(folder), kept)
+        player = Player(layout, seed, Path(folder), kept, points)
         try:
             async for line in _lines():
                 number, kills = map(int, line.split())

@@ -162,8 +162,12 @@ async def crowd_of(plan: Plan, web_port: int, api_port: int, platforms: Platform
 PLATFORM_LANES = ("slack", "discord", "telegram", "whatsapp")
 WITHOUT_KEYS = ("telegram", "whatsapp")
 """The platforms that cannot recognise a repeat: one more is what the promise allows, where it is marked."""
-UNORDERED = ("web-ada", "webhook", "schedule")
-"""Lanes whose jobs have no position in an inbound lane, or give it back while another agent works."""
+UNORDERED = ("webhook", "schedule")
+"""Lanes whose jobs have no position in an inbound lane."""
+WAITS_FOR_AGENT = ("web-ada",)
+"""Lanes whose jobs release their inbound lane while another agent works."""
+ORDERED_BY_PLATFORM = ("discord", "telegram")
+"""Lanes whose platform tells the order of its messages, also of those that were sent in an outage."""
 
 
 def channel(number: int, lane: str) -> str:

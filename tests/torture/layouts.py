@@ -94,9 +94,19 @@ class Member(Protocol):
         """Send it a signal, and return its exit code; harmless when it has ended."""
         ...
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it ended before it was ready, with a reason for people."""
+        ...
+
     def story(self) -> str:
         """Return what it has told."""
         ...
+
+
+def is_refusal(output: Sequence[str], ready: str) -> bool:
+    """Return whether a process with this output since its start was not ready, and named a reason that is no bug."""
+    return not any(ready in line or "unexpected" in line or "Traceback" in line for line in output)
 
 
 class Layout(ABC):
@@ -154,6 +164,7 @@ class Layout(ABC):
             if not one.alive:
                 assert await one.end() == REFUSAL, one.story()
                 assert self._may_refuse, one.story()
+                assert one.refuses, one.story()
                 self.refused += 1
                 await one.begin()
 
@@ -316,6 +327,8 @@ class Whole:
 
     maestro: Maestro
     since: int = 0
+    log_size: int = 0
+    """The bytes of its log before its last start."""
 
     @property
     def alive(self) -> bool:
@@ -324,6 +337,8 @@ class Whole:
 
     async def begin(self) -> None:
         """Start it without waiting."""
+        log = self.maestro.log
+        self.log_size = log.stat().st_size if log.exists() else 0
         self.since = self.maestro.begin()
 
     async def is_ready(self) -> None:
@@ -333,6 +348,12 @@ class Whole:
     async def end(self, number: signal.Signals = signal.SIGKILL) -> int:
         """End it."""
         return await (self.maestro.kill(number) if self.alive else self.maestro.died())
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it ended before it was ready, with a reason for people."""
+        errors = self.maestro.log.read_bytes()[self.log_size :].decode(errors="replace")
+        return is_refusal([*self.maestro.said[self.since :], *errors.splitlines()], READY)
 
     def story(self) -> str:
         """Return what it has told."""

@@ -117,7 +117,6 @@ def table(runs: Sequence[Told]) -> str:
         ("crash points reached / existing", [f"{run['points']['reached']} / {run['points']['known']}" for run in runs]),
         *((f"**{_label(name)}**", [run["figures"][name] for run in runs]) for name in FIGURES),
         *((f"allowed: {_label(name)}", [run["allowed"][name] for run in runs]) for name in ALLOWED),
-        ("episodes repeated after a fault", [run.get("repeated", 0) for run in runs]),
         ("minutes", [round(run["seconds"] / 60) for run in runs]),
     ]
     return "\n".join(_lines(runs, rows)) + "\n"

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from maestro.bootstrap.up import READY
 from tests.torture import proof
 from tests.torture.campaign import Order, Run
 from tests.torture.episode import Outcome
+from tests.torture.layouts import is_refusal
 from tests.torture.ledger import (
     ALLOWED,
     ANSWERED_TWICE,
     BOUGHT_AGAIN,
     DOUBLED,
     EFFECT_TWICE,
+    ELSEWHERE,
     FIGURES,
     IN_FLIGHT,
     LEFT_OPEN,
@@ -24,8 +27,11 @@ from tests.torture.ledger import (
     MARKED,
     MISSED,
     OUT_OF_ORDER,
+    UNCAUSED,
+    UNKNOWN_EFFECT,
     UNMARKED,
     WAITED,
+    Disturbed,
     LaneTrace,
     Ledger,
     Trace,
@@ -36,8 +42,12 @@ FIRST = Message("e1m0x", Kind.PLAIN, "web-helper", 0, 0.0, 0.0, again=False)
 SECOND = replace(FIRST, id="e1m1x")
 LONG = replace(FIRST, kind=Kind.LONG)
 CALL = ("ask", 1)
-GOOD = Trace(jobs=1, calls={(*CALL, "answered"): 1}, requests={CALL: 1})
+GOOD = Trace(jobs=1, calls={(*CALL, "answered"): 1}, requests={CALL: [1.0]})
 LANE = LaneTrace([FIRST, SECOND], ["e1m0x1", "e1m1x1"], {FIRST.id: GOOD, SECOND.id: GOOD}, [FIRST.id, SECOND.id])
+DISTURBED = Disturbed(((0.0, 1.5), (2.5, 3.5), (4.5, 5.0)), model_cut=True)
+AFTER_ALL = 100.0
+"""A time at which nothing is disturbed any more."""
+TOOL = Trace(jobs=1, tool_calls=("done",), effects=1)
 MENU = Menu(
     ("maestro",),
     {Harm.STOP: ("maestro",), Harm.LOCK: ("",)},
@@ -45,8 +55,13 @@ MENU = Menu(
 )
 
 
-def ledger(lane: LaneTrace, first: Trace = GOOD, crashes: int = 3) -> Ledger:
-    return Ledger.of([replace(lane, traces={**lane.traces, FIRST.id: first})], crashes)
+def ledger(lane: LaneTrace, first: Trace = GOOD, disturbed: Disturbed = DISTURBED) -> Ledger:
+    return Ledger.of([replace(lane, traces={**lane.traces, FIRST.id: first})], disturbed)
+
+
+def after(state: str, *times: float) -> Trace:
+    """Return what a message left whose first attempt at its call ended in a state."""
+    return replace(GOOD, calls={(*CALL, "answered"): 1, (*CALL, state): 1}, requests={CALL: times})
 
 
 def of_kind(kind: Kind, *words: str, repeatable: bool = False) -> LaneTrace:
@@ -73,22 +88,41 @@ def test_a_good_lane_has_no_figures() -> None:
         (OUT_OF_ORDER, replace(LANE, words=["e1m1x1", "e1m0x1"]), GOOD),
         (OUT_OF_ORDER, replace(LANE, asked=[FIRST.id, SECOND.id, FIRST.id]), GOOD),
         (OUT_OF_ORDER, of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1"), GOOD),
-        (BOUGHT_AGAIN, LANE, replace(GOOD, requests={CALL: 2})),
-        (BOUGHT_AGAIN, LANE, replace(GOOD, calls={(*CALL, "answered"): 2}, requests={CALL: 2})),
+        (BOUGHT_AGAIN, LANE, replace(GOOD, requests={CALL: [1.0, 3.0]})),
+        (BOUGHT_AGAIN, LANE, after("interrupted", AFTER_ALL, AFTER_ALL + 1)),
+        (BOUGHT_AGAIN, LANE, replace(GOOD, calls={(*CALL, "answered"): 2}, requests={CALL: [1.0, 3.0]})),
         (BOUGHT_AGAIN, LANE, replace(GOOD, calls={(*CALL, "answered"): 1, (*CALL, "interrupted"): 4})),
-        (EFFECT_TWICE, LANE, replace(GOOD, effects=(("done", 2),))),
-        (EFFECT_TWICE, LANE, replace(GOOD, effects=(("done", 0),))),
-        (LEFT_OPEN, LANE, replace(GOOD, open=1)),
+        (EFFECT_TWICE, of_kind(Kind.TOOL, "e1m0x1"), replace(TOOL, effects=2)),
+        (EFFECT_TWICE, of_kind(Kind.TOOL, "e1m0x1"), replace(TOOL, effects=0)),
+        (EFFECT_TWICE, of_kind(Kind.TOOL, "e1m0x1"), replace(TOOL, tool_calls=())),
+        (LEFT_OPEN, LANE, replace(GOOD, open=("job message-1 is failed",))),
     ],
 )
-def test_each_fault_is_counted(figure: str, lane: LaneTrace, trace: Trace) -> None:
+def test_each_fault_of_a_message_is_counted(figure: str, lane: LaneTrace, trace: Trace) -> None:
     found = ledger(lane, trace)
     assert [name for name in FIGURES if found.figures[name]] == [figure]
     assert len(found.faults) == 1
 
 
+@pytest.mark.parametrize("trace", [replace(GOOD, waits=1), after("failed", 1.0, 3.0)])
+def test_a_call_that_fails_although_the_model_is_reachable_is_a_fault(trace: Trace) -> None:
+    assert list(ledger(LANE, trace, replace(DISTURBED, model_cut=False)).figures) == [UNCAUSED]
+
+
+def test_an_answer_in_another_channel_is_a_fault() -> None:
+    other = replace(LANE, messages=[replace(FIRST, id="e1m2x")], words=["e1m2x1", "e1m0x1"], asked=[])
+    lanes = [replace(one, traces={**LANE.traces, "e1m2x": GOOD}) for one in (LANE, other)]
+    assert Ledger.of(lanes, DISTURBED) == Ledger(Counter({ELSEWHERE: 1}), ["e1m0x1 answered in another channel"])
+
+
+def test_the_effect_of_a_tool_may_be_unknown() -> None:
+    lost = replace(TOOL, tool_calls=("unknown",), effects=0)
+    assert ledger(of_kind(Kind.TOOL, "e1m0x1"), lost) == Ledger(Counter({UNKNOWN_EFFECT: 1}), [])
+
+
 def test_what_is_allowed_is_counted_apart() -> None:
-    cut = replace(GOOD, calls={(*CALL, "answered"): 1, (*CALL, "interrupted"): 2}, requests={CALL: 3}, repeats=1)
+    calls, times = {(*CALL, "answered"): 1, (*CALL, "interrupted"): 2}, [1.0, 3.0, 6.0]
+    cut = replace(GOOD, calls=calls, requests={CALL: times}, repeats=1)
     found = ledger(of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1", repeatable=True), cut)
     assert found == Ledger(Counter({IN_FLIGHT: 2, MARKED: 1}), [])
     assert found.figures.keys() <= set(ALLOWED)
@@ -99,6 +133,25 @@ def test_a_message_that_waited_for_the_model_may_be_overtaken() -> None:
     assert found == Ledger(Counter({WAITED: 1}), [])
     parts = of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1")
     assert ledger(parts, replace(GOOD, waits=1)).figures[OUT_OF_ORDER] == 1
+
+
+def test_a_message_that_waited_for_the_model_may_not_overtake() -> None:
+    lane = replace(LANE, words=["e1m1x1", "e1m0x1"], traces={FIRST.id: GOOD, SECOND.id: replace(GOOD, waits=1)})
+    assert ledger(lane).figures[OUT_OF_ORDER] == 1
+
+
+def test_only_the_first_parts_come_in_order_where_others_wait_for_an_agent() -> None:
+    messages = [replace(FIRST, kind=Kind.DELEGATED), replace(SECOND, kind=Kind.DELEGATED)]
+    lane = replace(LANE, messages=messages, first_marks=True)
+    later = ["e1m0x1", "e1m1x1", "e1m1x2", "e1m0x2"]
+    assert ledger(replace(lane, words=later)) == Ledger()
+    assert ledger(replace(lane, words=["e1m1x1", "e1m0x1", "e1m0x2", "e1m1x2"])).figures[OUT_OF_ORDER] == 1
+
+
+def test_a_process_that_ends_by_a_bug_does_not_refuse_to_start() -> None:
+    assert is_refusal(["maestro: the store did not answer: database is locked."], READY)
+    assert not is_refusal(["maestro: unexpected KeyError"], READY)
+    assert not is_refusal([READY, "maestro: the store did not answer"], READY)
 
 
 def test_an_order_that_nothing_promises_is_not_looked_at() -> None:
@@ -159,12 +212,9 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     assert sum(told["commits"].values()) == 30
 
 
-def test_an_episode_with_a_fault_is_played_again_by_the_next_call(tmp_path: Path) -> None:
+def test_a_fault_stays_in_the_figures(tmp_path: Path) -> None:
     run = played(played(Run.read(order(tmp_path, kills=20)), 2, faults=["e2m0x lost"]), 1)
-    assert (run.waiting, run.kills, len(run.faults)) == ([(2, 10)], 20, 1)
-    told = played(run, 2).told()
-    assert told == Run.read(order(tmp_path, kills=20)).told()
-    assert (run.waiting, run.kills, run.faults, told["repeated"]) == ([], 20, [], 1)
+    assert (run.waiting, run.kills, len(run.faults)) == ([], 20, 1)
 
 
 def test_a_run_that_is_complete_begins_anew(tmp_path: Path) -> None:
