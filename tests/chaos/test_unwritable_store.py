@@ -14,7 +14,7 @@ from maestro.llm.middleware.replay import FOLDER
 from tests.chaos.conftest import HELPER
 from tests.chaos.promise import assert_answered_once
 from tests.support.chatting import Person, person
-from tests.support.crashing import be_impatient, lose_writer
+from tests.support.crashing import lose_writer, set_lock_wait
 from tests.support.evidence import Evidence
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -35,7 +35,7 @@ async def lasting(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> A
     """Maestro on a disk of its own."""
     maestro = Maestro(tmp_path_factory.mktemp("maestro"), llm, {"agents": [HELPER]})
     with small_disk(maestro.data, DISK_MEGABYTES):
-        be_impatient(maestro.data, BUSY_SECONDS)
+        set_lock_wait(maestro.data, BUSY_SECONDS)
         try:
             await maestro.start()
             yield maestro

@@ -53,7 +53,7 @@ LOOP_TURNS = 20
 """How often the loop goes round until a frame given to a socket has left the process."""
 
 
-def be_impatient(folder: Path, seconds: float) -> None:
+def set_lock_wait(folder: Path, seconds: float) -> None:
     """Let the store of this data folder wait only so long for the lock of its database, from the next start on."""
     (folder / BUSY).write_text(str(seconds))
 
@@ -63,7 +63,7 @@ def busy_seconds(folder: Path) -> float:
     return float((folder / BUSY).read_text()) if (folder / BUSY).exists() else BUSY_SECONDS
 
 
-def be_release(folder: Path, number: str) -> None:
+def set_release(folder: Path, number: str) -> None:
     """Let the processes of this data folder be of a release of this number, from their next start on."""
     (folder / RELEASE).write_text(number)
 

@@ -64,17 +64,17 @@ def _torture(given: argparse.Namespace) -> int:
         except (KeyboardInterrupt, asyncio.CancelledError):
             print("stopped; the same command goes on from here", file=sys.stderr)
             return STOPPED
-    told = run.told()
-    print(proof.table([told]))
+    outcome = run.as_json()
+    print(proof.table([outcome]))
     if given.publish:
-        proof.publish(told)
+        proof.publish(outcome)
     return 1 if run.faults else 0
 
 
 def _fault(outcome: dict[str, Any], seed: int) -> str:
     lines = [f"Episode {outcome['number']} of seed {seed}:", *outcome["faults"]]
     shortest = "; ".join(outcome["prefix"]) or "no beginning of it failed again"
-    lines += [f"shortest: {shortest}", f"data: {outcome['kept']}", f"plan: {outcome['plan']}"]
+    lines += [f"shortest: {shortest}", f"data: {outcome['data_folder']}", f"plan: {outcome['plan']}"]
     return "\n  ".join(lines)
 
 

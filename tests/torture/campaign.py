@@ -23,7 +23,7 @@ KILLS_OF_AN_EPISODE = 10
 LONGEST = 2**24
 """The most bytes of a line that tells of an episode."""
 
-Told = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Run:
     """What an order has come to."""
 
     order: Order
-    pieces: list[Told] = field(default_factory=list)
+    pieces: list[JsonObject] = field(default_factory=list)
     """What was done by one command each: commit, machine, kills and seconds."""
-    outcomes: list[Told] = field(default_factory=list)
+    outcomes: list[JsonObject] = field(default_factory=list)
     """The outcome of each episode, with the commit that it is of."""
 
     @classmethod
@@ -71,14 +71,14 @@ class Run:
         lines = order.path.read_text(encoding="utf-8").splitlines() if order.path.exists() else []
         for line in lines:
             try:
-                told = json.loads(line)
+                entry = json.loads(line)
             except ValueError:
                 continue
-            run._take(**told)
+            run._apply_line(**entry)
         return run
 
     @property
-    def waiting(self) -> list[tuple[int, int]]:
+    def open_episodes(self) -> list[tuple[int, int]]:
         """The number and the kills of each episode that has not been played."""
         played = {outcome["number"] for outcome in self.outcomes}
         return [(number, kills) for number, kills in self.order.episodes() if number not in played]
@@ -94,13 +94,13 @@ class Run:
         return self._sum("messages").total()
 
     @property
-    def faults(self) -> list[Told]:
+    def faults(self) -> list[JsonObject]:
         """The episodes with a fault."""
         return [one for one in self.outcomes if one["faults"]]
 
     def begin(self) -> None:
         """Begin one more piece; a run that is complete begins anew."""
-        if not self.waiting:
+        if not self.open_episodes:
             self.pieces, self.outcomes = [], []
             self.order.path.unlink()
             self.order.points.unlink(missing_ok=True)
@@ -108,11 +108,11 @@ class Run:
             self._append("\n")  # the last line was cut off
         self._write(piece={"commit": commit(), "machine": asdict(this_machine()), "lanes": self.order.lanes})
 
-    def add(self, outcome: Told, seconds: float) -> None:
+    def add(self, outcome: JsonObject, seconds: float) -> None:
         """Add an episode, so many seconds after the beginning of the piece."""
         self._write(outcome=outcome, seconds=round(seconds))
 
-    def told(self) -> Told:
+    def as_json(self) -> JsonObject:
         """Return it as JSON."""
         figures = self._sum("figures")
         return {
@@ -136,17 +136,17 @@ class Run:
             "skipped": {name: why for one in self.outcomes for name, why in one["skipped"].items()},
         }
 
-    def _write(self, **told: Any) -> None:
-        line = json.dumps(told)
+    def _write(self, **entry: Any) -> None:
+        line = json.dumps(entry)
         self._append(f"{line}\n")
-        self._take(**json.loads(line))
+        self._apply_line(**json.loads(line))
 
     def _append(self, text: str) -> None:
         self.order.folder.mkdir(parents=True, exist_ok=True)
         with self.order.path.open("a", encoding="utf-8") as file:
             file.write(text)
 
-    def _take(self, piece: Told | None = None, outcome: Told | None = None, seconds: int = 0) -> None:
+    def _apply_line(self, piece: JsonObject | None = None, outcome: JsonObject | None = None, seconds: int = 0) -> None:
         if piece is not None:
             self.pieces.append({**piece, "seconds": 0})
         if outcome is not None:
@@ -166,12 +166,12 @@ class Run:
 async def play(run: Run, tell: Callable[[Run], None], seconds: float) -> None:
     """Play the episodes that are left, none begun after so many seconds; ``tell`` is called after each."""
     end_on_sigterm()
-    waiting, began = deque(run.waiting), time.monotonic()
+    waiting, began = deque(run.open_episodes), time.monotonic()
 
     def next_episode() -> tuple[int, int] | None:
         return waiting.popleft() if waiting and time.monotonic() < began + seconds else None
 
-    def add(outcome: Told) -> None:
+    def add(outcome: JsonObject) -> None:
         run.add(outcome, time.monotonic() - began)
         tell(run)
 
@@ -181,7 +181,7 @@ async def play(run: Run, tell: Callable[[Run], None], seconds: float) -> None:
 
 
 async def _play_lane(
-    lane: int, order: Order, next_episode: Callable[[], tuple[int, int] | None], add: Callable[[Told], None]
+    lane: int, order: Order, next_episode: Callable[[], tuple[int, int] | None], add: Callable[[JsonObject], None]
 ) -> None:
     # The name of a worker of pytest gives each process ports of its own, which tests beside this run take last.
     environment = {**os.environ, "PYTEST_XDIST_WORKER": f"gw{WORKERS - 1 - lane}"}

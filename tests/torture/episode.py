@@ -13,9 +13,8 @@ from tests.support.database import asking_again
 from tests.support.four_platforms import Platforms, four_servers
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
-from tests.torture.apart import separate, two_hosts
 from tests.torture.evidence import Findings, script, words_of
-from tests.torture.lanes import PLATFORM_LANES, WITHOUT_KEYS, Correspondent, Crowd, crowd_of
+from tests.torture.lanes import PLATFORM_LANES, WITHOUT_KEYS, Clients, Correspondent, clients_of
 from tests.torture.layouts import Layout, connected, one_process
 from tests.torture.ledger import (
     ANSWERED_TWICE,
@@ -29,6 +28,7 @@ from tests.torture.ledger import (
     Ledger,
 )
 from tests.torture.plan import DEADLY, LANES, Disturbance, Harm, Plan, Point, plan_lane
+from tests.torture.several_processes import separate, two_hosts
 
 SETTLING = 90.0
 """Seconds after the last disturbance in which everything is to be answered; only a failure takes them."""
@@ -60,7 +60,7 @@ class Outcome:
     """The episode as JSON, if it has a fault."""
     prefix: list[str] = field(default_factory=list)
     """The shortest beginning of it that has a fault as well."""
-    kept: str = ""
+    data_folder: str = ""
     """Where its data is."""
 
     @property
@@ -68,7 +68,7 @@ class Outcome:
         """How many processes were killed."""
         return sum(self.harms[harm.value] for harm in DEADLY)
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         counts = {"figures": dict(self.figures), "messages": dict(self.messages), "harms": dict(self.harms)}
         return {**vars(self), **counts}
@@ -121,27 +121,27 @@ class Stage:
         for message in plan.messages:
             script(self.llm, message)
             outcome.messages[message.kind.value] += 1
-        async with crowd_of(plan, self.layout.site.web_port, self.layout.site.api_port, self.platforms) as crowd:
-            talking = asyncio.create_task(crowd.talk())
+        async with clients_of(plan, self.layout.site.web_port, self.layout.site.api_port, self.platforms) as clients:
+            talking = asyncio.create_task(clients.talk())
             try:
-                ended = await self._disturb(plan, crowd, outcome)
-                findings = await self._settled(plan, crowd, talking, 0.0 if ended else SETTLING)
+                ended = await self._disturb(plan, clients, outcome)
+                findings = await self._settled(plan, clients, talking, 0.0 if ended else SETTLING)
                 ended = ended or await self._recovered()
             finally:
                 talking.cancel()
             model_cut = any(one.harm is Harm.MODEL for one in plan.disturbances)
-            ledger = Ledger.of(findings.lanes(crowd), Disturbed(tuple(outcome.times), model_cut))
+            ledger = Ledger.of(findings.lanes(clients), Disturbed(tuple(outcome.times), model_cut))
             self._add_rest(ledger, f"e{plan.number}", findings, talking)
             ledger.add(ENDED, f"e{plan.number}", bool(ended), ended)
             ledger.add(REFUSED, f"e{plan.number}", self.layout.refused - refused)
             self._earlier = [
-                (lane, user, len(words_of(user))) for lane, user in crowd.lanes.items() if lane in PLATFORM_LANES
+                (lane, user, len(words_of(user))) for lane, user in clients.lanes.items() if lane in PLATFORM_LANES
             ]
         outcome.figures, outcome.faults = ledger.figures, ledger.faults
         outcome.seconds = round(time.monotonic() - began, 1)
         outcome.known_points, outcome.skipped = len(self.layout.menu.points), dict(self.layout.site.skipped)
         if outcome.faults:
-            outcome.plan = plan.told()
+            outcome.plan = plan.to_json()
         return outcome
 
     def _add_rest(self, ledger: Ledger, episode: str, findings: Findings, talking: "asyncio.Task[None]") -> None:
@@ -157,28 +157,28 @@ class Stage:
             figure = UNMARKED if lane in WITHOUT_KEYS else ANSWERED_TWICE
             ledger.add(figure, episode, bool(late), f"{lane}, after the end of the last episode: {late}")
 
-    async def _disturb(self, plan: Plan, crowd: Crowd, outcome: Outcome) -> str:
+    async def _disturb(self, plan: Plan, clients: Clients, outcome: Outcome) -> str:
         """Disturb it as planned; return what happened when a process did not become ready again, else nothing."""
         try:
             if plan.disturbances:
                 # A process that has just started may not have reached its platforms yet.
                 await connected(self.layout, self.platforms)
-                crowd.release(0)
+                clients.release(0)
                 await self._accepted(plan)
             for place, one in enumerate(plan.disturbances):
                 if one.patient:
                     await self.layout.recover()
-                crowd.release(place)
+                clients.release(place)
                 if one.harm is not Harm.CRASH:
                     await asyncio.sleep(one.after)
                 began = time.monotonic()
-                done = await self._apply(one, crowd)
+                done = await self._apply(one, clients)
                 outcome.harms[done.value] += 1
                 if done is not Harm.CLIENTS:
                     outcome.times.append((began, time.monotonic()))
                 if done is Harm.CRASH:
                     outcome.points.append(one.target.partition(" (")[0])
-            crowd.release(len(crowd.releases))
+            clients.release(len(clients.releases))
         except (AssertionError, TimeoutError) as error:
             return str(error) or "it is not ready again"
         return await self._recovered()
@@ -197,19 +197,19 @@ class Stage:
         for message_id in plan.first_of_known:
             await until(lambda: bool(self.layout.evidence.rows(sql, f"{message_id}%")), what=message_id)  # noqa: B023
 
-    async def _apply(self, one: Disturbance, crowd: Crowd) -> Harm:
+    async def _apply(self, one: Disturbance, clients: Clients) -> Harm:
         if one.harm is Harm.CLIENTS:
-            crowd.hang_up()
+            clients.hang_up()
             return one.harm
         return await self.layout.apply(one)
 
-    async def _settled(self, plan: Plan, crowd: Crowd, talking: "asyncio.Task[None]", patience: float) -> Findings:
+    async def _settled(self, plan: Plan, clients: Clients, talking: "asyncio.Task[None]", patience: float) -> Findings:
         """Return what is there when nothing is missing any more, or when it has been waited for long enough."""
         deadline = time.monotonic() + patience
         findings = Findings.read(plan, self.layout.evidence, self.llm)
         with asking_again():
             while time.monotonic() < deadline:
-                if talking.done() and not (findings.missing(crowd) or findings.left_open()):
+                if talking.done() and not (findings.missing(clients) or findings.left_open()):
                     await asyncio.sleep(AFTERMATH if plan.disturbances else 0)
                     break
                 await asyncio.sleep(LOOK)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.support.crashing import notes_of
 from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer, Recorded
-from tests.torture.lanes import ORDERED_BY_PLATFORM, UNORDERED, WAITS_FOR_AGENT, WITHOUT_KEYS, Correspondent, Crowd
+from tests.torture.lanes import ORDERED_BY_PLATFORM, UNORDERED, WAITS_FOR_AGENT, WITHOUT_KEYS, Clients, Correspondent
 from tests.torture.ledger import Call, LaneTrace, Trace
 from tests.torture.plan import Kind, Message, Plan
 
@@ -88,26 +88,26 @@ class Findings:
                 trees[parents[row["parent_id"]]].append((TASK if row["task"] else REPORT, row))
         return trees
 
-    def missing(self, crowd: Crowd) -> list[str]:
+    def missing(self, clients: Clients) -> list[str]:
         """Return what is not there yet: marks that did not arrive, and jobs that have not ended."""
-        words = {word for one in crowd.lanes.values() for word in words_of(one)}
+        words = {word for one in clients.lanes.values() for word in words_of(one)}
         marks = [mark for message in self.plan.messages for mark in message.marks if mark not in words]
         jobs = [row for tree in self.trees().values() for _, row in tree if row["completed_at"] is None]
         return marks + [f"{row['id']} {row['status']}" for row in jobs]
 
-    def lanes(self, crowd: Crowd) -> list[LaneTrace]:
+    def lanes(self, clients: Clients) -> list[LaneTrace]:
         """Return everything by lane."""
         traces = self._traces()
         asked = [message_id for recorded in self.llm.requests if (message_id := self._message_of(recorded))]
         return [
             LaneTrace(
                 messages=self._in_order(name),
-                words=words_of(crowd.lanes[name]),
+                received_words=words_of(clients.lanes[name]),
                 traces=traces,
-                asked=asked,
+                model_call_order=asked,
                 ordered=name not in UNORDERED,
                 first_marks=name in WAITS_FOR_AGENT,
-                repeatable=name in WITHOUT_KEYS,
+                platform_lacks_keys=name in WITHOUT_KEYS,
             )
             for name in self.plan.lanes
         ]

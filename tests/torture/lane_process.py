@@ -32,7 +32,7 @@ class Player:
     layout: str
     seed: int
     folder: Path
-    kept: Path
+    fault_folder: Path
     """Where the data of episodes with a fault goes."""
     points: Path
     """The file of the crash points of the run."""
@@ -46,8 +46,8 @@ class Player:
         plan = plan_episode(self.seed, number, kills, stage.layout.menu)
         outcome = await play_to_the_end(stage, plan)
         if outcome.faults:
-            stage.layout.keep = self.kept / f"episode-{number}"
-            outcome.kept = str(stage.layout.keep)
+            stage.layout.copy_target = self.fault_folder / f"episode-{number}"
+            outcome.data_folder = str(stage.layout.copy_target)
             await self.close()
             shortest = await self._shorten(plan, outcome)
             if shortest is not None:
@@ -110,18 +110,18 @@ async def play_to_the_end(stage: Stage, plan: Plan) -> Outcome:
     # What it is caused by, a process of Maestro or the test itself, is to be seen by a person.
     except Exception:  # noqa: BLE001 - see above
         fault = f"e{plan.number} {UNFINISHED}: {traceback.format_exc()}"
-        return Outcome(plan.number, figures=Counter({UNFINISHED: 1}), faults=[fault], plan=plan.told())
+        return Outcome(plan.number, figures=Counter({UNFINISHED: 1}), faults=[fault], plan=plan.to_json())
 
 
-async def serve(layout: str, seed: int, kept: Path, points: Path, answers: TextIO) -> None:
+async def serve(layout: str, seed: int, fault_folder: Path, points: Path, answers: TextIO) -> None:
     """Play every episode whose number and kills are on a line of the standard input, until it ends."""
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="maestro-torture-", ignore_cleanup_errors=True) as folder:
-        player = Player(layout, seed, Path(folder), kept, points)
+        player = Player(layout, seed, Path(folder), fault_folder, points)
         try:
             async for line in _lines():
                 number, kills = map(int, line.split())
-                print(json.dumps((await player.play(number, kills)).told()), file=answers, flush=True)
+                print(json.dumps((await player.play(number, kills)).as_json()), file=answers, flush=True)
         finally:
             await player.close()
 

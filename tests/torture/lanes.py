@@ -56,8 +56,8 @@ class WebClient:
 
 
 @dataclass
-class Chatter:
-    """A person on a platform."""
+class PlatformUser:
+    """A user of a platform."""
 
     place: OnDiscord | OnSlack | OnTelegram | OnWhatsApp
 
@@ -71,8 +71,8 @@ class Chatter:
 
 
 @dataclass
-class Program(WebClient):
-    """A program that calls a webhook until it is told that its event was accepted."""
+class WebhookSender(WebClient):
+    """A program that calls a webhook until its event is accepted."""
 
     http: httpx.AsyncClient
 
@@ -86,7 +86,7 @@ class Program(WebClient):
 
 
 @dataclass
-class Planned(WebClient):
+class ScheduleClient(WebClient):
     """A channel in which a schedule answers once."""
 
     http: httpx.AsyncClient
@@ -100,7 +100,7 @@ class Planned(WebClient):
 
 async def insist(request: Callable[[], Awaitable[httpx.Response]], *accepted: int) -> None:
     """Make a request until its answer is one of these."""
-    while not await _succeeds(request, accepted):  # noqa: ASYNC110 - the other side tells nobody that it is back
+    while not await _succeeds(request, accepted):  # noqa: ASYNC110 - the server sends no event when it is back
         await asyncio.sleep(RESEND)
 
 
@@ -111,8 +111,8 @@ async def _succeeds(request: Callable[[], Awaitable[httpx.Response]], accepted: 
 
 
 @dataclass
-class Crowd:
-    """Everybody who talks to Maestro in an episode, by lane."""
+class Clients:
+    """The clients of an episode, by lane."""
 
     plan: Plan
     lanes: dict[str, Correspondent] = field(default_factory=dict)
@@ -143,20 +143,22 @@ class Crowd:
 
 
 @asynccontextmanager
-async def crowd_of(plan: Plan, web_port: int, api_port: int, platforms: Platforms) -> AsyncIterator[Crowd]:
-    """Connect everybody who has something to say in an episode, in channels and as people of their own."""
+async def clients_of(plan: Plan, web_port: int, api_port: int, platforms: Platforms) -> AsyncIterator[Clients]:
+    """Connect the clients of an episode, each with a channel and a user of its own."""
     async with AsyncExitStack() as stack:
-        crowd = Crowd(plan)
-        crowd.releases = [asyncio.Event() for _ in range(1 + max(message.release for message in plan.messages))]
+        clients = Clients(plan)
+        clients.releases = [asyncio.Event() for _ in range(1 + max(message.release for message in plan.messages))]
         http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{api_port}", timeout=10)
         await stack.enter_async_context(http)
         for lane in plan.lanes:
             if lane in PLATFORM_LANES:
-                crowd.lanes[lane] = Chatter(_place(lane, plan.number, platforms))
+                clients.lanes[lane] = PlatformUser(_place(lane, plan.number, platforms))
                 continue
-            somebody = await stack.enter_async_context(person(web_port, channel(plan.number, lane)))
-            crowd.lanes[lane] = {"webhook": Program, "schedule": Planned}.get(lane, _web_client)(somebody, http)
-        yield crowd
+            client = await stack.enter_async_context(person(web_port, channel(plan.number, lane)))
+            clients.lanes[lane] = {"webhook": WebhookSender, "schedule": ScheduleClient}.get(lane, _web_client)(
+                client, http
+            )
+        yield clients
 
 
 PLATFORM_LANES = ("slack", "discord", "telegram", "whatsapp")
@@ -175,8 +177,8 @@ def channel(number: int, lane: str) -> str:
     return f"episode-{number}-{lane}"
 
 
-def _web_client(somebody: Person, _: httpx.AsyncClient) -> WebClient:
-    return WebClient(somebody)
+def _web_client(client: Person, _: httpx.AsyncClient) -> WebClient:
+    return WebClient(client)
 
 
 def _place(lane: str, number: int, platforms: Platforms) -> OnDiscord | OnSlack | OnTelegram | OnWhatsApp:

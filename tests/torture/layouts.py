@@ -16,13 +16,13 @@ from maestro.bootstrap.up import READY
 from temporal.server_process import read_record
 from tests.support import postgresql
 from tests.support.crashing import (
-    be_impatient,
-    be_release,
     busy_seconds,
     disarm,
     forget_recording,
     recording,
     release_of,
+    set_lock_wait,
+    set_release,
 )
 from tests.support.database import dump
 from tests.support.evidence import Evidence
@@ -99,8 +99,8 @@ class Member(Protocol):
         """Whether it ended before it was ready, with a reason for people."""
         ...
 
-    def story(self) -> str:
-        """Return what it has told."""
+    def output(self) -> str:
+        """Return what it has printed."""
         ...
 
 
@@ -117,7 +117,7 @@ class Layout(ABC):
         self.evidence = site.evidence
         self.folder = site.evidence.path.parent
         self.menu = Menu(victims, site.harms(victims))
-        self.keep: Path | None = None
+        self.copy_target: Path | None = None
         """Where its data goes when it ends."""
         self.refused = 0
         """How often a process ended at its start because the store could not be used, and was started again."""
@@ -137,10 +137,10 @@ class Layout(ABC):
             case Harm.UPGRADE:
                 await self.recover()
                 number = int(release_of(self.folder).rpartition(".")[2] or 0)
-                be_release(self.folder, f"{RELEASES}.{number + 1}")
+                set_release(self.folder, f"{RELEASES}.{number + 1}")
                 await self.upgrade()
             case _:
-                await self._hinder(one)
+                await self._disturb_surroundings(one)
         return one.harm
 
     async def recover(self) -> None:
@@ -156,19 +156,19 @@ class Layout(ABC):
             else:
                 self._may_refuse = False
                 return
-        raise AssertionError([one.story() for one in self.members() if not one.alive])
+        raise AssertionError([one.output() for one in self.members() if not one.alive])
 
     async def _start_again(self) -> None:
         """Start processes again, as a supervisor does, that ended with a reason while the store could not be used."""
         for one in self.members():
             if not one.alive:
-                assert await one.end() == REFUSAL, one.story()
-                assert self._may_refuse, one.story()
-                assert one.refuses, one.story()
+                assert await one.end() == REFUSAL, one.output()
+                assert self._may_refuse, one.output()
+                assert one.refuses, one.output()
                 self.refused += 1
                 await one.begin()
 
-    async def _hinder(self, one: Disturbance) -> None:
+    async def _disturb_surroundings(self, one: Disturbance) -> None:
         self._may_refuse |= one.harm in (Harm.LOCK, Harm.DISK, Harm.DATABASE)
         match one.harm:
             case Harm.LOCK:
@@ -218,9 +218,9 @@ def sections(platforms: Platforms, model_port: int) -> dict[str, Any]:
     """Return the sections of the configuration that all layouts share."""
     places = (OnSlack(platforms.slack), OnTelegram(platforms.telegram), OnWhatsApp(platforms.whatsapp))
     discord = platforms.discord
-    somebody = discord.user("nobody")
+    client = discord.user("nobody")
     options: dict[str, Mapping[str, Any]] = {place.name: place.options for place in places}
-    options["discord"] = {**OnDiscord(discord, somebody, discord.direct(somebody)).options, **STREAMING}
+    options["discord"] = {**OnDiscord(discord, client, discord.direct(client)).options, **STREAMING}
     account = {"name": "main", "provider": "openai", "model": "gpt-4o-mini", "apiKey": "key-of-the-account"}
     return {
         "agents": AGENTS,
@@ -294,16 +294,16 @@ def own_disk(data: Path) -> Iterator[dict[str, str]]:
 
 
 @asynccontextmanager
-async def data_kept(layout: Layout, folder: Path) -> AsyncIterator[None]:
-    """Copy what is left in a folder at the end of a block, what processes told, and rows that are elsewhere."""
+async def copy_data_at_end(layout: Layout, folder: Path) -> AsyncIterator[None]:
+    """Copy what is left in a folder at the end of a block, the output of processes, and rows that are elsewhere."""
     try:
         yield
     finally:
-        if layout.keep is not None:
-            shutil.copytree(folder, layout.keep, dirs_exist_ok=True, ignore_dangling_symlinks=True)
-            (layout.keep / "told.txt").write_text("\n".join(one.story() for one in layout.members()))
+        if layout.copy_target is not None:
+            shutil.copytree(folder, layout.copy_target, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+            (layout.copy_target / "output.txt").write_text("\n".join(one.output() for one in layout.members()))
             if postgresql.wanted():
-                (layout.keep / "store.txt").write_text(dump(layout.evidence.path))
+                (layout.copy_target / "store.txt").write_text(dump(layout.evidence.path))
 
 
 async def connected(layout: Layout, platforms: Platforms) -> None:
@@ -322,7 +322,7 @@ async def connected(layout: Layout, platforms: Platforms) -> None:
 
 
 @dataclass
-class Whole:
+class UpProcess:
     """The process of ``maestro up``."""
 
     maestro: Maestro
@@ -355,18 +355,18 @@ class Whole:
         errors = self.maestro.log.read_bytes()[self.log_size :].decode(errors="replace")
         return is_refusal([*self.maestro.said[self.since :], *errors.splitlines()], READY)
 
-    def story(self) -> str:
-        """Return what it has told."""
+    def output(self) -> str:
+        """Return what it has printed."""
         return self.maestro.story()
 
 
-class One(Layout):
+class SingleProcess(Layout):
     """``maestro up``: one process, and its Temporal server."""
 
     def __init__(self, maestro: Maestro, site: Site) -> None:
         super().__init__(site, (MAESTRO, MAESTRO, TEMPORAL, BOTH))
         self._maestro = maestro
-        self._whole = Whole(maestro)
+        self._whole = UpProcess(maestro)
 
     def members(self) -> Sequence[Member]:
         """Return the one process."""
@@ -387,7 +387,7 @@ class One(Layout):
                 await self._maestro.died()
         reached = not disarm(self.folder)
         code = await (self._maestro.died() if reached else self._whole.end())
-        assert code == -signal.SIGKILL, self._whole.story()
+        assert code == -signal.SIGKILL, self._whole.output()
         await self._whole.begin()
         return reached
 
@@ -404,7 +404,7 @@ class One(Layout):
 
     async def upgrade(self) -> None:
         """End it in good order, and start the next release (docs/howto/upgrade-without-downtime.md)."""
-        assert await self._whole.end(signal.SIGTERM) == 0, self._whole.story()
+        assert await self._whole.end(signal.SIGTERM) == 0, self._whole.output()
         await self._whole.begin()
 
     def _signal_temporal(self, number: signal.Signals) -> bool:
@@ -418,15 +418,17 @@ class One(Layout):
 
 
 @asynccontextmanager
-async def one_process(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncIterator[One]:
+async def one_process(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncIterator[SingleProcess]:
     """Run ``maestro up`` in a folder."""
     async with forwarder(lambda: [llm.port]) as model:
         maestro = Maestro(folder, llm, sections(platforms, model.port))
         with own_disk(maestro.data) as skipped:
-            be_impatient(maestro.data, BUSY_SECONDS)
+            set_lock_wait(maestro.data, BUSY_SECONDS)
             ways = {(Harm.MODEL, ""): model}
-            one = One(maestro, Site(Evidence(maestro.data), maestro.web_port, maestro.webui_port, ways, skipped))
-            async with data_kept(one, folder):
+            one = SingleProcess(
+                maestro, Site(Evidence(maestro.data), maestro.web_port, maestro.webui_port, ways, skipped)
+            )
+            async with copy_data_at_end(one, folder):
                 try:
                     await maestro.start()
                     await connected(one, platforms)

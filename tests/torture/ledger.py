@@ -82,15 +82,15 @@ class LaneTrace:
     """What one lane left behind; ``messages`` are in the order in which Maestro accepted them."""
 
     messages: Sequence[Message]
-    words: Sequence[str]
+    received_words: Sequence[str]
     """What arrived at the other end, word by word, repeats included."""
     traces: Mapping[str, Trace]
-    asked: Sequence[str] = ()
+    model_call_order: Sequence[str] = ()
     """The ids of messages in the order in which the model was asked about them."""
     ordered: bool = True
     first_marks: bool = False
     """Whether only the first parts of its answers come in order, because others wait for another agent."""
-    repeatable: bool = False
+    platform_lacks_keys: bool = False
     """Whether its platform cannot recognise a repeat, so that a marked one is allowed."""
 
 
@@ -113,7 +113,7 @@ class Ledger:
         """Return the ledger of these lanes, of processes that were disturbed like this."""
         ledger = cls()
         for lane in lanes:
-            seen = Counter(lane.words)
+            seen = Counter(lane.received_words)
             for message in lane.messages:
                 trace = lane.traces[message.id]
                 ledger._count_answer(lane, message, trace, seen)
@@ -122,7 +122,7 @@ class Ledger:
             foreign = {mark for other in lanes if other is not lane for one in other.messages for mark in one.marks}
             for mark in sorted(foreign & seen.keys()):
                 ledger.add(ELSEWHERE, mark)
-            for message_id in _overtaken(lane):
+            for message_id in find_reordered(lane):
                 ledger.add(OUT_OF_ORDER, message_id, detail=" ".join(_marks(lane)))
         return ledger
 
@@ -131,9 +131,9 @@ class Ledger:
         missing = [mark for mark in message.marks if not seen[mark]]
         self.add(MISSED if scheduled else LOST, message.id, bool(missing), f"without {' '.join(missing)}")
         more = sum(seen[mark] - 1 for mark in message.marks if seen[mark])
-        marked = min(more, trace.repeats * len(message.marks)) if lane.repeatable else 0
+        marked = min(more, trace.repeats * len(message.marks)) if lane.platform_lacks_keys else 0
         self.add(MARKED, message.id, min(marked, trace.repeats))
-        twice = DOUBLED if scheduled else UNMARKED if lane.repeatable else ANSWERED_TWICE
+        twice = DOUBLED if scheduled else UNMARKED if lane.platform_lacks_keys else ANSWERED_TWICE
         self.add(twice, message.id, more > marked, f"{more} marks arrived again, {trace.repeats} repeats are marked")
         self.add(DOUBLED if scheduled else ANSWERED_TWICE, message.id, trace.jobs > 1, f"{trace.jobs} jobs")
 
@@ -167,10 +167,10 @@ class Ledger:
 def _marks(lane: LaneTrace) -> list[str]:
     """Return the marks of a lane in the order in which each arrived first."""
     known = {mark for message in lane.messages for mark in message.marks}
-    return list(dict.fromkeys(word for word in lane.words if word in known))
+    return list(dict.fromkeys(word for word in lane.received_words if word in known))
 
 
-def _overtaken(lane: LaneTrace) -> Iterator[str]:
+def find_reordered(lane: LaneTrace) -> Iterator[str]:
     """Yield the ids of messages that a later one overtook, and of messages whose parts came in a wrong order.
 
     A message that waited for the model has released its lane meanwhile, so a later one may overtake it
@@ -183,7 +183,7 @@ def _overtaken(lane: LaneTrace) -> Iterator[str]:
     if lane.ordered:
         orders = [[at for at, number in answered if not (lane.first_marks and number)]]
         # An agent that waits for another one is asked again later.
-        orders += [] if lane.first_marks else [[accepted[one] for one in lane.asked if one in accepted]]
+        orders += [] if lane.first_marks else [[accepted[one] for one in lane.model_call_order if one in accepted]]
         overtaken = {after for order in orders for before, after in combinations(order, 2) if after < before}
         late |= {at for at in overtaken if not lane.traces[lane.messages[at].id].waits}
     yield from (lane.messages[at].id for at in sorted(late))

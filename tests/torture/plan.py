@@ -198,7 +198,7 @@ class Plan:
         ids = {one.id: f"e{number}{one.id[one.id.index('m') :]}" for one in self.messages}
         return Plan(number, tuple(replace(one, id=ids[one.id]) for one in self.messages), self.disturbances)
 
-    def told(self) -> str:
+    def to_json(self) -> str:
         """Return the episode as JSON."""
         return json.dumps(asdict(self))
 

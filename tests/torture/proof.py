@@ -56,10 +56,10 @@ DESCRIPTIONS = {
     "separate": "`maestro worker`, `maestro api`, `maestro connect` and a Temporal server",
     "two-hosts": "two of each process, which share PostgreSQL and Temporal and nothing else",
 }
-Told = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
-def publish(run: Told) -> None:
+def publish(run: JsonObject) -> None:
     """Put a run in the place of the one of the same layout and store, and write the page."""
     others = [one for one in read() if (one["layout"], one["store"]) != (run["layout"], run["store"])]
     runs = sorted([*others, run], key=lambda one: (LAYOUTS.index(one["layout"]), STORES.index(one["store"])))
@@ -67,7 +67,7 @@ def publish(run: Told) -> None:
     write_pages(runs)
 
 
-def write_pages(runs: Sequence[Told]) -> None:
+def write_pages(runs: Sequence[JsonObject]) -> None:
     """Write the figures of the page, and those of the README."""
     for path, figures in ((PAGE, page_figures(runs)), (README, readme_figures(runs))):
         before, marker, rest = path.read_text(encoding="utf-8").partition(BEGIN)
@@ -79,7 +79,7 @@ def read_figures(path: Path) -> str:
     return path.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
 
 
-def readme_figures(runs: Sequence[Told]) -> str:
+def readme_figures(runs: Sequence[JsonObject]) -> str:
     """Return the sums over all runs for the README: the four numbers, and what was reached and allowed."""
     kills, messages = sum(run["kills"] for run in runs), sum(sum(run["messages"].values()) for run in runs)
     shares = [run["points"]["reached"] / run["points"]["known"] for run in runs]
@@ -101,14 +101,14 @@ def read() -> list[dict[str, Any]]:
     return runs
 
 
-def page_figures(runs: Sequence[Told]) -> str:
+def page_figures(runs: Sequence[JsonObject]) -> str:
     """Return the ledger of these runs, their origin and what was done to Maestro, for the page."""
     skipped = sorted({f"* {_name(run)}: {name}: {why}" for run in runs for name, why in run["skipped"].items()})
     left_out = "\n".join(["", "Not possible on the machine of the run:", "", *skipped, ""]) if skipped else ""
     return f"{table(runs)}\n{_layouts(runs)}{left_out}\n## Disturbances\n\n{_harms(runs)}"
 
 
-def table(runs: Sequence[Told]) -> str:
+def table(runs: Sequence[JsonObject]) -> str:
     """Return the figures, a column for each run."""
     rows = [
         ("kills made / planned", [f"{run['kills']} / {run['ordered']}" for run in runs]),
@@ -122,7 +122,7 @@ def table(runs: Sequence[Told]) -> str:
     return "\n".join(_lines(runs, rows)) + "\n"
 
 
-def _harms(runs: Sequence[Told]) -> str:
+def _harms(runs: Sequence[JsonObject]) -> str:
     names = sorted({name for run in runs for name in run["disturbances"]})
     kinds = sorted({name for run in runs for name in run["messages"]})
     rows = [(_label(name), [run["disturbances"].get(name, 0) for run in runs]) for name in names]
@@ -130,14 +130,14 @@ def _harms(runs: Sequence[Told]) -> str:
     return "\n".join(_lines(runs, rows)) + "\n"
 
 
-def _layouts(runs: Sequence[Told]) -> str:
+def _layouts(runs: Sequence[JsonObject]) -> str:
     layouts = [
         f"* `{name}`: {text}" for name, text in DESCRIPTIONS.items() if any(run["layout"] == name for run in runs)
     ]
     return "\n".join([*layouts, *(f"* {_origin(run)}" for run in runs)]) + "\n"
 
 
-def _origin(run: Told) -> str:
+def _origin(run: JsonObject) -> str:
     machine = run["machine"]
     commits = ", ".join(f"{commit} ({kills} kills)" for commit, kills in run["commits"].items())
     return (
@@ -150,11 +150,11 @@ def _label(name: str) -> str:
     return LABELS.get(name, name)
 
 
-def _name(run: Told) -> str:
+def _name(run: JsonObject) -> str:
     return f"{run['layout']}, {'SQLite' if run['store'] == 'sqlite' else 'PostgreSQL'}"
 
 
-def _lines(runs: Sequence[Told], rows: Sequence[tuple[str, Sequence[object]]]) -> Iterator[str]:
+def _lines(runs: Sequence[JsonObject], rows: Sequence[tuple[str, Sequence[object]]]) -> Iterator[str]:
     yield f"| | {' | '.join(map(_name, runs))} |"
     yield f"|---|{'---:|' * len(runs)}"
     for name, values in rows:

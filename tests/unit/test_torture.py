@@ -64,8 +64,10 @@ def after(state: str, *times: float) -> Trace:
     return replace(GOOD, calls={(*CALL, "answered"): 1, (*CALL, state): 1}, requests={CALL: times})
 
 
-def of_kind(kind: Kind, *words: str, repeatable: bool = False) -> LaneTrace:
-    return replace(LANE, messages=[replace(FIRST, kind=kind)], words=words, repeatable=repeatable)
+def of_kind(kind: Kind, *words: str, platform_lacks_keys: bool = False) -> LaneTrace:
+    return replace(
+        LANE, messages=[replace(FIRST, kind=kind)], received_words=words, platform_lacks_keys=platform_lacks_keys
+    )
 
 
 def test_a_good_lane_has_no_figures() -> None:
@@ -75,18 +77,18 @@ def test_a_good_lane_has_no_figures() -> None:
 @pytest.mark.parametrize(
     ("figure", "lane", "trace"),
     [
-        (LOST, replace(LANE, words=["e1m1x1"]), GOOD),
+        (LOST, replace(LANE, received_words=["e1m1x1"]), GOOD),
         (LOST, of_kind(Kind.DELEGATED, "e1m0x1"), GOOD),
         (MISSED, of_kind(Kind.SCHEDULED), Trace()),
         (ANSWERED_TWICE, of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1"), GOOD),
         (ANSWERED_TWICE, of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1"), replace(GOOD, repeats=1)),
         (ANSWERED_TWICE, LANE, replace(GOOD, jobs=2)),
-        (UNMARKED, of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1", repeatable=True), GOOD),
-        (UNMARKED, of_kind(Kind.PLAIN, *["e1m0x1"] * 3, repeatable=True), replace(GOOD, repeats=1)),
+        (UNMARKED, of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1", platform_lacks_keys=True), GOOD),
+        (UNMARKED, of_kind(Kind.PLAIN, *["e1m0x1"] * 3, platform_lacks_keys=True), replace(GOOD, repeats=1)),
         (DOUBLED, of_kind(Kind.SCHEDULED, "e1m0x1", "e1m0x1"), GOOD),
         (DOUBLED, of_kind(Kind.SCHEDULED, "e1m0x1"), replace(GOOD, jobs=2)),
-        (OUT_OF_ORDER, replace(LANE, words=["e1m1x1", "e1m0x1"]), GOOD),
-        (OUT_OF_ORDER, replace(LANE, asked=[FIRST.id, SECOND.id, FIRST.id]), GOOD),
+        (OUT_OF_ORDER, replace(LANE, received_words=["e1m1x1", "e1m0x1"]), GOOD),
+        (OUT_OF_ORDER, replace(LANE, model_call_order=[FIRST.id, SECOND.id, FIRST.id]), GOOD),
         (OUT_OF_ORDER, of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1"), GOOD),
         (BOUGHT_AGAIN, LANE, replace(GOOD, requests={CALL: [1.0, 3.0]})),
         (BOUGHT_AGAIN, LANE, after("interrupted", AFTER_ALL, AFTER_ALL + 1)),
@@ -110,7 +112,9 @@ def test_a_call_that_fails_although_the_model_is_reachable_is_a_fault(trace: Tra
 
 
 def test_an_answer_in_another_channel_is_a_fault() -> None:
-    other = replace(LANE, messages=[replace(FIRST, id="e1m2x")], words=["e1m2x1", "e1m0x1"], asked=[])
+    other = replace(
+        LANE, messages=[replace(FIRST, id="e1m2x")], received_words=["e1m2x1", "e1m0x1"], model_call_order=[]
+    )
     lanes = [replace(one, traces={**LANE.traces, "e1m2x": GOOD}) for one in (LANE, other)]
     assert Ledger.of(lanes, DISTURBED) == Ledger(Counter({ELSEWHERE: 1}), ["e1m0x1 answered in another channel"])
 
@@ -123,20 +127,25 @@ def test_the_effect_of_a_tool_may_be_unknown() -> None:
 def test_what_is_allowed_is_counted_apart() -> None:
     calls, times = {(*CALL, "answered"): 1, (*CALL, "interrupted"): 2}, [1.0, 3.0, 6.0]
     cut = replace(GOOD, calls=calls, requests={CALL: times}, repeats=1)
-    found = ledger(of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1", repeatable=True), cut)
+    found = ledger(of_kind(Kind.PLAIN, "e1m0x1", "e1m0x1", platform_lacks_keys=True), cut)
     assert found == Ledger(Counter({IN_FLIGHT: 2, MARKED: 1}), [])
     assert found.figures.keys() <= set(ALLOWED)
 
 
 def test_a_message_that_waited_for_the_model_may_be_overtaken() -> None:
-    found = ledger(replace(LANE, words=["e1m1x1", "e1m0x1"], asked=[SECOND.id, FIRST.id]), replace(GOOD, waits=1))
+    found = ledger(
+        replace(LANE, received_words=["e1m1x1", "e1m0x1"], model_call_order=[SECOND.id, FIRST.id]),
+        replace(GOOD, waits=1),
+    )
     assert found == Ledger(Counter({WAITED: 1}), [])
     parts = of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1")
     assert ledger(parts, replace(GOOD, waits=1)).figures[OUT_OF_ORDER] == 1
 
 
 def test_a_message_that_waited_for_the_model_may_not_overtake() -> None:
-    lane = replace(LANE, words=["e1m1x1", "e1m0x1"], traces={FIRST.id: GOOD, SECOND.id: replace(GOOD, waits=1)})
+    lane = replace(
+        LANE, received_words=["e1m1x1", "e1m0x1"], traces={FIRST.id: GOOD, SECOND.id: replace(GOOD, waits=1)}
+    )
     assert ledger(lane).figures[OUT_OF_ORDER] == 1
 
 
@@ -144,8 +153,8 @@ def test_only_the_first_parts_come_in_order_where_others_wait_for_an_agent() -> 
     messages = [replace(FIRST, kind=Kind.DELEGATED), replace(SECOND, kind=Kind.DELEGATED)]
     lane = replace(LANE, messages=messages, first_marks=True)
     later = ["e1m0x1", "e1m1x1", "e1m1x2", "e1m0x2"]
-    assert ledger(replace(lane, words=later)) == Ledger()
-    assert ledger(replace(lane, words=["e1m1x1", "e1m0x1", "e1m0x2", "e1m1x2"])).figures[OUT_OF_ORDER] == 1
+    assert ledger(replace(lane, received_words=later)) == Ledger()
+    assert ledger(replace(lane, received_words=["e1m1x1", "e1m0x1", "e1m0x2", "e1m1x2"])).figures[OUT_OF_ORDER] == 1
 
 
 def test_a_process_that_ends_by_a_bug_does_not_refuse_to_start() -> None:
@@ -155,7 +164,7 @@ def test_a_process_that_ends_by_a_bug_does_not_refuse_to_start() -> None:
 
 
 def test_an_order_that_nothing_promises_is_not_looked_at() -> None:
-    assert ledger(replace(LANE, words=["e1m1x1", "e1m0x1"], ordered=False)) == Ledger()
+    assert ledger(replace(LANE, received_words=["e1m1x1", "e1m0x1"], ordered=False)) == Ledger()
     parts = replace(of_kind(Kind.DELEGATED, "e1m0x2", "e1m0x1"), ordered=False)
     assert list(ledger(parts).figures) == [OUT_OF_ORDER]
 
@@ -197,7 +206,7 @@ def played(run: Run, *numbers: int, faults: Sequence[str] = ()) -> Run:
         outcome = Outcome(
             number, faults=list(faults), harms=Counter({Harm.KILL: 6, Harm.CRASH: 4}), messages=Counter({Kind.PLAIN: 3})
         )
-        run.add(outcome.told(), seconds=60.0 * number)
+        run.add(outcome.as_json(), seconds=60.0 * number)
     return run
 
 
@@ -205,26 +214,26 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     played(Run.read(order(tmp_path)), 1, 3)
     order(tmp_path).path.open("a").write('{"outcome": {"number": 2, "ha')
     run = Run.read(order(tmp_path))
-    assert (run.waiting, run.kills, run.messages) == ([(2, 10), (4, 10)], 20, 6)
-    told = played(run, 2).told()
-    assert told == Run.read(order(tmp_path)).told()
-    assert (told["kills"], told["ordered"], told["seconds"]) == (30, 40, 300)
-    assert sum(told["commits"].values()) == 30
+    assert (run.open_episodes, run.kills, run.messages) == ([(2, 10), (4, 10)], 20, 6)
+    published = played(run, 2).as_json()
+    assert published == Run.read(order(tmp_path)).as_json()
+    assert (published["kills"], published["ordered"], published["seconds"]) == (30, 40, 300)
+    assert sum(published["commits"].values()) == 30
 
 
 def test_a_fault_stays_in_the_figures(tmp_path: Path) -> None:
     run = played(played(Run.read(order(tmp_path, kills=20)), 2, faults=["e2m0x lost"]), 1)
-    assert (run.waiting, run.kills, len(run.faults)) == ([], 20, 1)
+    assert (run.open_episodes, run.kills, len(run.faults)) == ([], 20, 1)
 
 
 def test_a_run_that_is_complete_begins_anew(tmp_path: Path) -> None:
     played(Run.read(order(tmp_path, kills=10)), 1)
     run = Run.read(order(tmp_path, kills=10))
-    assert run.waiting == []
+    assert run.open_episodes == []
     run.begin()
-    assert (run.waiting, run.kills) == ([(1, 10)], 0)
-    assert Run.read(order(tmp_path, kills=10)).waiting == [(1, 10)]
-    assert Run.read(order(tmp_path, kills=20)).waiting == [(1, 10), (2, 10)]
+    assert (run.open_episodes, run.kills) == ([(1, 10)], 0)
+    assert Run.read(order(tmp_path, kills=10)).open_episodes == [(1, 10)]
+    assert Run.read(order(tmp_path, kills=20)).open_episodes == [(1, 10), (2, 10)]
 
 
 @pytest.mark.parametrize(("path", "figures"), [(proof.PAGE, proof.page_figures), (proof.README, proof.readme_figures)])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support import postgresql
 from tests.support.composed import crashing_parts
-from tests.support.crashing import arm, be_impatient, disarm
+from tests.support.crashing import arm, disarm, set_lock_wait
 from tests.support.evidence import Evidence
 from tests.support.four_platforms import Platforms
 from tests.support.instance import free_port
@@ -29,7 +29,7 @@ from tests.torture.layouts import (
     Member,
     Site,
     connected,
-    data_kept,
+    copy_data_at_end,
     forwarder,
     is_refusal,
     own_disk,
@@ -78,12 +78,12 @@ class Part:
         """Whether it ended before it was ready, with a reason for people."""
         return is_refusal(self.process.said[self.since :], READY[self.kind])
 
-    def story(self) -> str:
-        """Return what it has told."""
+    def output(self) -> str:
+        """Return what it has printed."""
         return str(self.process.said)
 
 
-class Apart(Layout):
+class SeveralProcesses(Layout):
     """Processes that share a store and a Temporal server; ``hosts`` make a process of a command, by their names."""
 
     def __init__(self, hosts: Mapping[str, Callable[..., Process]], temporal: TemporalApart, site: Site) -> None:
@@ -124,7 +124,7 @@ class Apart(Layout):
             await self._temporal_started()
             await self._temporal.end()
             self._starting = asyncio.create_task(self._temporal.start())
-        victims = self._meant(target)
+        victims = self._select_processes(target)
         await asyncio.gather(*(one.end() for one in victims))
         for one in victims:
             await one.begin()
@@ -151,7 +151,7 @@ class Apart(Layout):
     async def stop(self, target: str, seconds: float) -> None:
         """Stop one process, those of a host, the Temporal server, or everything."""
         await self._temporal_started()
-        stopped: list[Process | TemporalApart] = [one.process for one in self._meant(target)]
+        stopped: list[Process | TemporalApart] = [one.process for one in self._select_processes(target)]
         stopped += [self._temporal] if target in (TEMPORAL, ALL) else []
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for one in stopped:
@@ -168,7 +168,7 @@ class Apart(Layout):
         for kind in (WORKER, CONNECT, API):
             ending = [one for one in old if one.kind == kind]
             codes = await asyncio.gather(*(one.end(signal.SIGTERM) for one in ending))
-            assert set(codes) == {0}, [one.story() for one in ending]
+            assert set(codes) == {0}, [one.output() for one in ending]
         await self._begin([one for one in old if one.kind == API])
         await self.recover()
 
@@ -178,7 +178,7 @@ class Apart(Layout):
         self._processes.append(self._hosts[host](*COMMANDS[kind], *health))
         return Part(host, kind, self._processes[-1])
 
-    def _meant(self, target: str) -> list[Part]:
+    def _select_processes(self, target: str) -> list[Part]:
         """Return the processes that a disturbance is about: one, those of a host, or all."""
         return [one for one in self._parts.values() if target in (one.name, one.host, ALL)]
 
@@ -200,9 +200,9 @@ def server_at(way: Forwarder) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def running(apart: Apart, folder: Path, platforms: Platforms) -> AsyncIterator[Apart]:
-    """Start everything, and end it; its data is kept if that is wanted."""
-    async with data_kept(apart, folder):
+async def running(apart: SeveralProcesses, folder: Path, platforms: Platforms) -> AsyncIterator[SeveralProcesses]:
+    """Start everything, and end it; its data is copied if that is wanted."""
+    async with copy_data_at_end(apart, folder):
         try:
             await apart.start(platforms)
             yield apart
@@ -211,7 +211,7 @@ async def running(apart: Apart, folder: Path, platforms: Platforms) -> AsyncIter
 
 
 @asynccontextmanager
-async def separate(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncIterator[Apart]:
+async def separate(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncIterator[SeveralProcesses]:
     """Run worker, API and connectors on one data folder."""
     data = folder / "data"
     data.mkdir()
@@ -222,20 +222,20 @@ async def separate(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncI
         maestro = Separate(folder, llm, options, partial(crashing_parts, data))
         temporal = TemporalApart(folder, maestro.temporal.port, *FAST)
         skipped = stack.enter_context(own_disk(data))
-        be_impatient(data, BUSY_SECONDS_OF_SEVERAL)
+        set_lock_wait(data, BUSY_SECONDS_OF_SEVERAL)
         ways = {(Harm.MODEL, ""): model, (Harm.TEMPORAL, ""): way}
         site = Site(Evidence(data), maestro.web_port, maestro.api_port, ways, skipped)
-        apart = Apart({"": maestro.another}, temporal, site)
+        apart = SeveralProcesses({"": maestro.another}, temporal, site)
         yield await stack.enter_async_context(running(apart, folder, platforms))
 
 
 @asynccontextmanager
-async def two_hosts(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncIterator[Apart]:
+async def two_hosts(folder: Path, llm: LLMServer, platforms: Platforms) -> AsyncIterator[SeveralProcesses]:
     """Run worker, API and connectors on each of two hosts, which share PostgreSQL and Temporal and nothing else.
 
     A load balancer passes connections on to the host that takes them.
     """
-    be_impatient(folder, BUSY_SECONDS_OF_SEVERAL)
+    set_lock_wait(folder, BUSY_SECONDS_OF_SEVERAL)
     hosts: dict[str, Host] = {}
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(forwarder(lambda: [llm.port]))
@@ -257,5 +257,5 @@ async def two_hosts(folder: Path, llm: LLMServer, platforms: Platforms) -> Async
             stack.push_async_callback(host.way.close)
             ways[Harm.DATABASE, name] = host.way
         site = Site(evidence, web.port, api.port, ways)
-        apart = Apart({name: host.another for name, host in hosts.items()}, temporal, site)
+        apart = SeveralProcesses({name: host.another for name, host in hosts.items()}, temporal, site)
         yield await stack.enter_async_context(running(apart, folder, platforms))
