@@ -1,4 +1,4 @@
-"""Measures Maestro: ``python -m benchmarks``, or ``make bench``."""
+"""Measure Maestro: ``python -m benchmarks``, or ``make bench``."""
 
 import argparse
 import asyncio
@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +25,11 @@ from benchmarks.measure.writers import writers
 from benchmarks.model import model
 from benchmarks.processes import ROOT, end_on_sigterm, sources_of
 from benchmarks.progress import ProgressBar
-from benchmarks.report import JSON, as_json, table, write_pages
+from benchmarks.report import JSON, as_json, from_json, table, write_pages
 from benchmarks.results import Section
 
 LONGEST = 900.0
-"""Seconds that one measurement may take: only a failure takes so long."""
+"""Seconds after which a measurement has failed."""
 
 MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "cost": cost,
@@ -48,36 +48,45 @@ MORE: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "scanner": scanner,
     "writers": writers,
 }
-"""What is measured only when it is named."""
+"""The measurements that run only when they are named."""
 
 
 async def measure(names: Sequence[str], rounds: int, base: str) -> tuple[Machine, list[Section]]:
-    """Run the measurements one after another and tell each as soon as it is there."""
+    """Run the measurements one after another, and print each at its end."""
     end_on_sigterm()
     machine = this_machine()
     sections: list[Section] = []
     with tempfile.TemporaryDirectory(prefix="maestro-bench-") as folder:
         trees = {THIS: ROOT, **({BASE: await sources_of(base, Path(folder))} if base else {})}
-        async with model(Path(folder)) as served:
-            bar = ProgressBar(len(names), "measurements")
-            for name in names:
-                bar.show(len(sections), name)
-                section = await _one(name, Bench(Path(folder), served, rounds, trees))
-                sections.append(_naming(section, base))
+        async with model(Path(folder)) as model_server:
+            expected, done = expect_seconds(names), 0.0
+            bar = ProgressBar(sum(expected.values()), "expected s")
+            for number, name in enumerate(names, 1):
+                async with bar.advance(done, expected[name], f"{name} ({number} of {len(names)})"):
+                    section = await _measure_section(name, Bench(Path(folder), model_server, rounds, trees))
+                sections.append(_name_base(section, base))
+                done += expected[name]
                 bar.clear()
                 print(table(sections[-1]), end="\n\n", flush=True)
-            bar.show(len(sections))
+            bar.show(done)
     return machine, sections
 
 
-def _naming(section: Section, base: str) -> Section:
-    """Return a section that says of which commit the figures of the base are, where it has any."""
+def expect_seconds(names: Sequence[str], path: Path = JSON) -> Mapping[str, float]:
+    """Return the seconds of each measurement in the last results, 1 where they are not known."""
+    sections = from_json(path.read_text())[1] if path.exists() else []
+    seconds = {one.name: one.seconds for one in sections}
+    return {name: max(1.0, float(round(seconds.get(name, 1.0)))) for name in names}
+
+
+def _name_base(section: Section, base: str) -> Section:
+    """Return a section that names the commit of the base, if it has figures of the base."""
     if not base or not any(figure.what.endswith(f", {BASE}") for figure in section.figures):
         return section
     return replace(section, how=f"{section.how} The base is commit {base}.")
 
 
-async def _one(name: str, bench: Bench) -> Section:
+async def _measure_section(name: str, bench: Bench) -> Section:
     started, load = time.perf_counter(), os.getloadavg()[0]
     async with asyncio.timeout(LONGEST):
         section = await (MEASUREMENTS | MORE)[name](bench)
@@ -96,13 +105,13 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Maestro on this machine.")
     parser.add_argument("--only", type=_names, metavar="NAMES", help=f"some of: {','.join(MEASUREMENTS | MORE)}")
     parser.add_argument("--base", default="", metavar="REF", help="a commit to measure in turns with these sources")
-    parser.add_argument("--rounds", type=int, default=3, help="how often what varies is repeated (3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the measurements that vary (3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write every value (results.json)")
     return parser.parse_args()
 
 
 def main() -> int:
-    """Measure, tell, and return the exit code; only a complete run rewrites the page."""
+    """Measure, print, and return the exit code; only a complete run rewrites the page."""
     given = _arguments()
     try:
         machine, sections = asyncio.run(measure(given.only or list(MEASUREMENTS), given.rounds, given.base))

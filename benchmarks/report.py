@@ -1,6 +1,6 @@
-"""Tells the results: as a table on the terminal, as JSON, and as the page made from it.
+"""The results as a table for a terminal, as JSON, and as a page.
 
-``python -m benchmarks.report`` writes the page anew from ``results.json``.
+``python -m benchmarks.report`` writes the page again from ``results.json``.
 """
 
 import json
@@ -20,8 +20,8 @@ SOAK = HERE / "soak.json"
 HEAD = """\
 # Results
 
-Written by `make bench`; [README.md](README.md) says what is measured and how to get the figures again. Each figure is
-the median of its rounds, and every percentile is a value that was measured.
+Written by `make bench`; [README.md](README.md) says what is measured and how to repeat it. Each figure is the median
+of its rounds, and every percentile is a measured value.
 """
 
 
@@ -37,40 +37,42 @@ def table(section: Section) -> str:
 
 
 def as_json(machine: Machine, sections: Sequence[Section]) -> str:
-    """Return everything with the value of every round."""
-    told = [
+    """Return machine and sections with the value of every round."""
+    rows = [
         {**asdict(section), "figures": [asdict(one) | {"value": one.value, "met": one.met} for one in section.figures]}
         for section in sections
     ]
-    return json.dumps({"machine": asdict(machine), "sections": told}, indent=1) + "\n"
+    return json.dumps({"machine": asdict(machine), "sections": rows}, indent=1) + "\n"
 
 
 def from_json(text: str) -> tuple[Machine, list[Section]]:
-    """Return what ``as_json`` was given."""
-    told = json.loads(text)
-    machine = told["machine"]
-    return Machine(**machine | {"load": tuple(machine["load"])}), [_section_of(section) for section in told["sections"]]
+    """Return the machine and the sections of a text of ``as_json``."""
+    document = json.loads(text)
+    machine = document["machine"]
+    return Machine(**machine | {"load": tuple(machine["load"])}), [
+        _section_of(section) for section in document["sections"]
+    ]
 
 
 def write_pages() -> None:
     """Write the page from the results."""
     machine, sections = from_json(JSON.read_text())
-    soaked = from_json(SOAK.read_text())[1] if SOAK.exists() else []
-    RESULTS.write_text(page(machine, [*sections, *soaked]))
+    soak_sections = from_json(SOAK.read_text())[1] if SOAK.exists() else []
+    RESULTS.write_text(page(machine, [*sections, *soak_sections]))
 
 
 def page(machine: Machine, sections: Sequence[Section]) -> str:
-    """Return everything as Markdown."""
+    """Return machine and sections as Markdown."""
     return "\n".join([HEAD, *_about(machine), *(line for section in sections for line in _section(section))])
 
 
-def _section_of(told: dict[str, Any]) -> Section:
-    return Section(**told | {"figures": tuple(_figure_of(one) for one in told["figures"])})
+def _section_of(document: dict[str, Any]) -> Section:
+    return Section(**document | {"figures": tuple(_figure_of(one) for one in document["figures"])})
 
 
-def _figure_of(told: dict[str, Any]) -> Figure:
-    target = Target(**told["target"]) if told["target"] else None
-    return Figure(told["what"], told["unit"], tuple(told["rounds"]), target)
+def _figure_of(document: dict[str, Any]) -> Figure:
+    target = Target(**document["target"]) if document["target"] else None
+    return Figure(document["what"], document["unit"], tuple(document["rounds"]), target)
 
 
 def _about(machine: Machine) -> Iterator[str]:
@@ -96,7 +98,7 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def _cells(one: Figure) -> tuple[str, str, str, str]:
-    """Return what, the median with its unit, the target and whether it is met, and the rounds."""
+    """Return the name, the median with its unit, the target with its result, and the rounds."""
     rounds = ", ".join(_number(value) for value in one.rounds) if len(one.rounds) > 1 else ""
     return one.what, _value(one), _target(one), rounds
 
@@ -113,7 +115,7 @@ def _target(one: Figure) -> str:
 
 
 def _number(value: float) -> str:
-    """Return three digits that count; whole numbers stay whole."""
+    """Return a number with three significant digits; whole numbers have all."""
     if value == int(value):
         return str(int(value))
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""Figures, what they should be, and the sections they are told in."""
+"""Figures with their targets, and the sections of a report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from benchmarks.figures import median
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure should be."""
+    """The limit of a figure."""
 
     limit: float
     at_least: bool
 
     def met(self, value: float) -> bool:
-        """Say whether a value is as it should be."""
+        """Say whether a value keeps the limit."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -30,7 +30,7 @@ def at_most(limit: float) -> Target:
 
 @dataclass(frozen=True)
 class Figure:
-    """Something measured in one or more rounds; its value is their median."""
+    """A quantity measured in one or more rounds; its value is their median."""
 
     what: str
     unit: str
@@ -44,7 +44,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether it is as it should be; None where nothing is asked of it."""
+        """Whether the target is met; None without a target."""
         return self.target.met(self.value) if self.target else None
 
 
@@ -56,7 +56,7 @@ def figure(what: str, unit: str, rounds: float | Sequence[float], target: Target
 
 @dataclass(frozen=True)
 class Section:
-    """What one measurement found, and how it was measured."""
+    """The figures of one measurement, and how they were measured."""
 
     name: str
     title: str
@@ -64,4 +64,4 @@ class Section:
     figures: tuple[Figure, ...]
     seconds: float = 0.0
     load: float = 0.0
-    """The load average of the last minute when it began."""
+    """The load average of the minute before its start."""

@@ -1,4 +1,4 @@
-"""``maestro`` that adds up the CPU time of its threads by stage of a message; SIGUSR1 writes the sums to a file.
+"""The command ``maestro`` with a profile of its CPU time by stage of a message; SIGUSR1 writes the sums to a file.
 
 Work given to a thread counts for the function that was given, a callback of the event loop for the coroutine of its
 task, and the functions of ``STEPS`` for themselves, wherever they are called.
@@ -48,7 +48,7 @@ STAGES = {
     "SDK: workflows": ("temporalio/worker/_workflow", "temporalio/", "temporal/sdk", "workflows/"),
     "sockets": ("websockets/", "uvicorn/", "starlette/"),
 }
-"""The beginnings of the modules of each stage; the first that fits counts."""
+"""The path prefixes of the modules of each stage; the first match counts."""
 STEPS = {
     "activities.conversations:PreparationActivities.prepare": "context",
     "activities.routing:RoutingActivities.choose_agent": "route",
@@ -62,7 +62,7 @@ STEPS = {
     "activities.delivery:DeliveryActivities.send_chunks": "send",
     "maestro.llm.litellm_client:LiteLLMClient.ask": "model: litellm and HTTP",
 }
-"""What other work contains, with its stage; in older sources one that is not there counts with what calls it."""
+"""Functions with a stage of their own, inside of other work; in sources without one, its caller's stage counts."""
 OTHER = "other work"
 LOOP = "event loop: waiting and waking"
 
@@ -70,7 +70,7 @@ Sums = dict[str, list[float]]
 
 
 class StageClock:
-    """Adds up what each thread takes, each moment for the innermost stage that it is in."""
+    """The CPU time of each thread, by the innermost stage that it is in."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -78,7 +78,7 @@ class StageClock:
 
     @contextmanager
     def within(self, stage: str) -> Iterator[None]:
-        """Count the CPU time of the block, less what other stages inside of it take."""
+        """Add the CPU time of the block, without that of the stages inside of it."""
         sums, stack = self._of_thread()
         began = time.thread_time()
         stack.append(0.0)
@@ -94,7 +94,7 @@ class StageClock:
                 stack[-1] += took
 
     def sums(self) -> Sums:
-        """Return seconds and how often, by stage."""
+        """Return the seconds and the number of blocks, by stage."""
         total: Sums = defaultdict(lambda: [0.0, 0])
         for one in list(self._sums):
             for stage, (seconds, times) in list(one.items()):
@@ -115,8 +115,8 @@ def stage_of(path: str) -> str:
     return next((name for name, starts in STAGES.items() if any(f"/{start}" in f"/{path}" for start in starts)), OTHER)
 
 
-def staged(clock: StageClock, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
-    """Return the function with its time counted for a stage, while it waits for others not at all."""
+def time_function(clock: StageClock, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
+    """Return the function with its CPU time added to a stage; a coroutine's time ends at each await."""
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -125,13 +125,13 @@ def staged(clock: StageClock, function: Callable[..., Any], stage: str) -> Calla
 
     @functools.wraps(function)
     async def call_async(*args: Any, **named: Any) -> Any:
-        return await _Resumed(clock, stage, function(*args, **named))
+        return await _TimedCoroutine(clock, stage, function(*args, **named))
 
     return call_async if inspect.iscoroutinefunction(function) else call
 
 
-class _Resumed:
-    """An awaitable each of whose resumptions is counted."""
+class _TimedCoroutine:
+    """An awaitable that adds the time of each resumption to a stage."""
 
     def __init__(self, clock: StageClock, stage: str, coroutine: Any) -> None:
         self._clock, self._stage, self._coroutine = clock, stage, coroutine
@@ -146,13 +146,13 @@ class _Resumed:
                 return end.value
             try:
                 step, given = self._coroutine.send, (yield waits_for)
-            except BaseException as error:  # noqa: BLE001 - the coroutine decides what becomes of it
+            except BaseException as error:  # noqa: BLE001 - the coroutine handles it
                 step, given = self._coroutine.throw, error
 
 
 @contextmanager
-def counted(clock: StageClock) -> Iterator[None]:
-    """Count everything that threads and the event loop do."""
+def time_stages(clock: StageClock) -> Iterator[None]:
+    """Add the time of all work of threads and of the event loop."""
     submit, run_handle = ThreadPoolExecutor.submit, asyncio.Handle._run
 
     def submitted(pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
@@ -177,7 +177,7 @@ def counted(clock: StageClock) -> Iterator[None]:
         owner, _, method = path.partition(".")
         kind = getattr(importlib.import_module(module), owner, None) if importlib.util.find_spec(module) else None
         if hasattr(kind, method):
-            setattr(kind, method, staged(clock, getattr(kind, method), stage))
+            setattr(kind, method, time_function(clock, getattr(kind, method), stage))
     with mock.patch.object(ThreadPoolExecutor, "submit", submitted), mock.patch.object(asyncio.Handle, "_run", handled):
         yield
 
@@ -191,7 +191,7 @@ def _module_of(work: Any, args: tuple[Any, ...]) -> str:
 
 
 def main(target: Path, arguments: list[str]) -> int:
-    """Run a command, and write the sums whenever told to."""
+    """Run a command, and write the sums at SIGUSR1."""
     clock = StageClock()
 
     def write(_number: int, _frame: FrameType | None) -> None:
@@ -203,9 +203,9 @@ def main(target: Path, arguments: list[str]) -> int:
         part.write_text(json.dumps(sums))
         os.replace(part, target)
 
-    clock._of_thread()  # the first is that of the event loop
+    clock._of_thread()  # the first thread is that of the event loop
     signal.signal(signal.SIGUSR1, write)
-    with counted(clock):
+    with time_stages(clock):
         return run(arguments)
 
 

@@ -1,7 +1,7 @@
-"""A worker of the least workflow there is, without a sandbox: the unit in which the cost of a message is told.
+"""A worker for a workflow that does nothing, without a sandbox: the unit for the cost of a message.
 
-``python -m benchmarks.trivial <address>`` runs as many workflows as each line of its input says, and says when they
-have ended.
+``python -m benchmarks.trivial <address>`` reads numbers from its input, runs as many workflows for each, and prints
+``ready`` after them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ AT_ONCE = 50
 READY = "ready"
 
 Ends = dict[str, Callable[[], object]]
-"""What is called when a workflow ends, by its id; a question for its result would cost the server more."""
+"""The callback for the end of a workflow, by its id; polling for the result would cost the server more."""
 
 
 @workflow.defn(sandboxed=False)
@@ -31,12 +31,12 @@ class Trivial:
 
     @workflow.run
     async def run(self) -> None:
-        """End."""
+        """Call back and end."""
         self.ends.pop(workflow.info().workflow_id, lambda: None)()
 
 
 async def main(address: str) -> None:
-    """Work until the input ends."""
+    """Run workflows until the input ends."""
     client = await Client.connect(address)
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -44,15 +44,15 @@ async def main(address: str) -> None:
         print(READY, flush=True)
         while line := await lines.readline():
             each = int(line) // AT_ONCE
-            await asyncio.gather(*(_in_a_row(client, each) for _ in range(AT_ONCE)))
+            await asyncio.gather(*(_run_in_sequence(client, each) for _ in range(AT_ONCE)))
             print(READY, flush=True)
 
 
-async def _in_a_row(client: Client, count: int) -> None:
+async def _run_in_sequence(client: Client, count: int) -> None:
     for _ in range(count):
         job, ended = f"trivial-{uuid4()}", asyncio.Event()
         Trivial.ends[job] = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
-        # Eager as Maestro's own: a worker in the same process begins without being asked for work.
+        # Eager as in Maestro: the worker of this process gets the first task with the start.
         await client.start_workflow(Trivial.run, id=job, task_queue=QUEUE, request_eager_start=True)
         await ended.wait()
 

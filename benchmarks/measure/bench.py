@@ -1,4 +1,4 @@
-"""What every measurement works with."""
+"""The model server, the sources and the folder of a measurement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from pathlib import Path
 
 from benchmarks.model import Model
 from benchmarks.processes import ROOT
-from benchmarks.product import Setting, settle
+from benchmarks.product import Setting, create_setting
 
 THIS, BASE = "this", "base"
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A folder that is thrown away at the end, the model server, and how often what varies is repeated.
+    """A folder that is deleted at the end, the model server, and the rounds of measurements that vary.
 
-    ``trees`` are the sources that are measured in turns: these, and those of the base where one is given.
+    ``trees`` are the sources that are measured in turns: these, and those of the base, if there is one.
     """
 
     folder: Path
@@ -24,5 +24,5 @@ class Bench:
     trees: Mapping[str, Path]
 
     def setting(self, name: str, tree: Path = ROOT) -> Setting:
-        """Return a Maestro that asks the model server, in a folder of its own."""
-        return settle(self.folder / name, self.model, tree)
+        """Return a Maestro with the model server, in a folder of its own."""
+        return create_setting(self.folder / name, self.model, tree)

@@ -1,4 +1,4 @@
-"""What a message costs the Temporal server while other programs keep the machine busy, beside the same when quiet."""
+"""The cost of a message in the Temporal server on a busy machine, compared with a quiet one."""
 
 import asyncio
 import sys
@@ -12,17 +12,17 @@ from temporalio.api.enums.v1 import EventType, TimeoutType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from benchmarks.clients import closed_loop, people
+from benchmarks.clients import ask_in_parallel, connect_users
 from benchmarks.measure.bench import Bench
-from benchmarks.measure.load import MS, Pair, less_idle, pair, warm_up
-from benchmarks.processes import running
+from benchmarks.measure.load import MS, Pair, pair, subtract_idle, warm_up
+from benchmarks.processes import run_process
 from benchmarks.product import Product, up
 from benchmarks.results import Figure, Section, at_most, figure
 from benchmarks.trivial import Trivial
 
 QUIET, BUSY = "quiet", "busy"
 SPINNERS = 20
-"""Processes that want a core all the time."""
+"""Processes that use a core all the time."""
 NICENESS = 10
 """Each gets a tenth of the time that a thread of Maestro gets, so that a round ends within half a minute."""
 SPINS_AT_MOST = 120
@@ -31,10 +31,10 @@ SPIN = f"import os, signal; os.nice({NICENESS}); signal.alarm({SPINS_AT_MOST})\n
 CROWD = 10
 EACH = 6
 WORKFLOWS = 100
-"""Trivial workflows of a round: what they cost more beside busy processes is the machine's doing, not Maestro's."""
+"""Trivial workflows of a round: their higher cost beside busy processes is that of the machine, not of Maestro."""
 ROUNDS = 2
 SETTLES = 3.0
-"""Seconds in which what came before ends, also on a busy machine: the start, or the workflow of the last answer."""
+"""Seconds in which earlier work ends, also on a busy machine: the start, or the workflow of the last answer."""
 LISTED_WITHIN = 20.0
 LIST_PAUSE = 0.2
 
@@ -106,9 +106,9 @@ async def _round(measured: Pair, company: AbstractAsyncContextManager[None]) -> 
     began = datetime.now(UTC)
     pids = {"Maestro": product.pid, "Temporal server": product.server_pid}
     async with company:
-        async with people(product.web_port, CROWD) as crowd, less_idle(pids, SETTLES) as spent:
-            seconds, waited = await closed_loop(crowd, CROWD * EACH)
-        async with less_idle({"Temporal server": product.server_pid}, SETTLES) as workflows:
+        async with connect_users(product.web_port, CROWD) as users, subtract_idle(pids, SETTLES) as spent:
+            seconds, waited = await ask_in_parallel(users, CROWD * EACH)
+        async with subtract_idle({"Temporal server": product.server_pid}, SETTLES) as workflows:
             await measured.worker.run(WORKFLOWS)
     count = len(waited)
     histories = await _histories(product, began, count)
@@ -151,7 +151,7 @@ async def _histories(product: Product, began: datetime, count: int) -> list[Sequ
     client = await Client.connect(f"127.0.0.1:{product.setting.options['temporal']['port']}")
     query = f"StartTime >= '{began.isoformat()}' AND WorkflowType != '{Trivial.__name__}'"
     async with asyncio.timeout(LISTED_WITHIN):
-        # The server lists a workflow a moment after its start, and tells nobody.
+        # The server lists a workflow a moment after its start, without a notification.
         while len(found := [one.id async for one in client.list_workflows(query)]) < count:  # noqa: ASYNC110
             await asyncio.sleep(LIST_PAUSE)
     return [(await client.get_workflow_handle(one).fetch_history()).events for one in found]
@@ -163,6 +163,6 @@ async def _spinners(bench: Bench) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for _ in range(SPINNERS):
             await stack.enter_async_context(
-                running((sys.executable, "-I", "-S", "-c", SPIN), bench.folder / "spinners.log")
+                run_process((sys.executable, "-I", "-S", "-c", SPIN), bench.folder / "spinners.log")
             )
         yield

@@ -1,4 +1,4 @@
-"""Posting to #maestro and reading it, with the scanner and the disk that a real post has."""
+"""Posting to #maestro and reading it, with scanner and disk."""
 
 import asyncio
 import contextlib
@@ -25,26 +25,26 @@ AGENTS = 100
 CHARACTERS = 300
 LONGEST = 4096
 UNREAD = 20
-"""Posts that an agent finds new when it looks."""
+"""New posts for each reading of an agent."""
 SENTENCE = "the build is green again after we pinned a version in pyproject so try make test once more and tell me"
 
 
 @dataclass
-class Took:
-    """Milliseconds of each use, by the wall and of CPU time."""
+class UseTimes:
+    """Milliseconds of each use: wall time and CPU time."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
     def note(self, use: Callable[[], object]) -> None:
-        """Do something once and note what it took."""
+        """Call a function and record its times."""
         began, spent = time.perf_counter(), time.process_time()
         use()
         self.wall.append((time.perf_counter() - began) * 1000)
         self.cpu.append((time.process_time() - spent) * 1000)
 
     def figures(self, what: str) -> tuple[Figure, ...]:
-        """Return what it took."""
+        """Return the figures of the times."""
         return (
             figure(f"{what}, p50", "ms", percentile(self.wall, 0.5)),
             figure(f"{what}, p99", "ms", percentile(self.wall, 0.99)),
@@ -54,7 +54,7 @@ class Took:
 
 async def chat(bench: Bench) -> Section:
     """Post and read in a new store."""
-    took = await asyncio.to_thread(measured, bench.folder / "chat", POSTS * bench.rounds)
+    took = await asyncio.to_thread(measure_uses, bench.folder / "chat", POSTS * bench.rounds)
     return Section(
         "chat",
         "The #maestro chat",
@@ -65,8 +65,8 @@ async def chat(bench: Bench) -> Section:
     )
 
 
-def measured(folder: Path, posts: int) -> dict[str, Took]:
-    """Return what each kind of use took."""
+def measure_uses(folder: Path, posts: int) -> dict[str, UseTimes]:
+    """Return the times of each kind of use."""
     folder.mkdir()
     words = random.Random(6)  # noqa: S311 - the same texts in every run
     with contextlib.closing(Store.open(folder / "maestro.db")) as store:
@@ -78,7 +78,7 @@ def measured(folder: Path, posts: int) -> dict[str, Took]:
         service = build_chat(live, store, build_scanner(lambda: None))
         assert service is not None
         service.add_post(HUMAN, "the first post loads the rules")
-        took = {"posting": Took(), f"reading {UNREAD} new posts": Took(), "posting the longest": Took()}
+        took = {"posting": UseTimes(), f"reading {UNREAD} new posts": UseTimes(), "posting the longest": UseTimes()}
         posting, reading, longest = took.values()
         for number in range(posts):
             author, text = chat_author(slugs[number % AGENTS]), _text(words, CHARACTERS)

@@ -1,4 +1,4 @@
-"""The lists of the dashboard and the API over a store with a million messages: server time, and what a page weighs."""
+"""The lists of the dashboard and the API over a store with a million messages: server time, and the size of a page."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.figures import median
 from benchmarks.list_rows import DAYS, Extent
 from benchmarks.measure.bench import Bench
-from benchmarks.processes import running
+from benchmarks.processes import run_process
 from benchmarks.results import Figure, Section, at_most, figure
 
 REQUESTS = 20
@@ -72,20 +72,20 @@ PAGES: Mapping[str, str] = {
 
 
 async def lists(bench: Bench) -> Section:
-    """Make the store and ask for every list, in a process that does nothing else."""
+    """Make the store and request every list, in a process of its own."""
     folder = bench.folder / "lists"
     await asyncio.to_thread(folder.mkdir)
     command = (sys.executable, "-m", "benchmarks.list_requests", str(folder), str(REQUESTS))
-    async with running(command, folder / "lists.log") as process:
-        told, _ = await process.communicate()
+    async with run_process(command, folder / "lists.log") as process:
+        measured, _ = await process.communicate()
     if process.returncode != 0:
         raise RuntimeError((folder / "lists.log").read_text())
-    return section(json.loads(told), Extent())
+    return section(json.loads(measured), Extent())
 
 
-def section(told: Mapping[str, Any], extent: Extent) -> Section:
-    """Return what was measured, as figures."""
-    pages = {name: told["pages"][name] for name in PAGES if name in told["pages"]}
+def section(measured: Mapping[str, Any], extent: Extent) -> Section:
+    """Return the figures of a measurement."""
+    pages = {name: measured["pages"][name] for name in PAGES if name in measured["pages"]}
     return Section(
         "lists",
         "Lists over a large store",
@@ -94,13 +94,13 @@ def section(told: Mapping[str, Any], extent: Extent) -> Section:
         "another, to the application itself, without a socket: the median of the CPU time, which is what a request "
         "takes on an idle machine. A page is weighed with its style sheets and scripts.",
         (
-            figure("its size", "MB", told["bytes"] / 1e6),
-            *(_time(name, told["lists"][name]) for name in LISTS),
+            figure("its size", "MB", measured["bytes"] / 1e6),
+            *(_time(name, measured["lists"][name]) for name in LISTS),
             *(_time(f"page {name}", page) for name, page in pages.items()),
             figure("the heaviest page", "kB", max(page["bytes"] for page in pages.values()) / 1000, at_most(WEIGHT_KB)),
         ),
     )
 
 
-def _time(name: str, took: Mapping[str, Sequence[float]]) -> Figure:
-    return figure(name, "ms", median(took["cpu"]), at_most(SERVER_MS))
+def _time(name: str, times: Mapping[str, Sequence[float]]) -> Figure:
+    return figure(name, "ms", median(times["cpu"]), at_most(SERVER_MS))

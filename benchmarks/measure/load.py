@@ -1,4 +1,4 @@
-"""What a message costs and takes: fifty people at once, one alone, and a model that thinks; beside a base if given."""
+"""CPU time and latency of a message: fifty users at once, one alone, and a slow model; beside a base if given."""
 
 import asyncio
 import sys
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from benchmarks.clients import all_at_once, closed_loop, in_a_row, people
+from benchmarks.clients import ask_at_once, ask_in_parallel, ask_in_sequence, connect_users
 from benchmarks.figures import Spread
 from benchmarks.measure.bench import BASE, THIS, Bench
-from benchmarks.processes import cpu_times, running, until_said
+from benchmarks.processes import cpu_times, run_process, wait_for_line
 from benchmarks.product import Product, up
 from benchmarks.results import Figure, Section, at_most, figure
 from benchmarks.trivial import READY
@@ -21,10 +21,10 @@ WARM_UP = 100
 TRIVIAL = 300
 CONVERSATIONS = 5
 CONVERSATION = 10
-"""Messages of one conversation: what is said before goes to the model again each time."""
-THINKS = 1.0
+"""Messages of one conversation; each model call has all earlier ones."""
+MODEL_SECONDS = 1.0
 IDLE = 3.0
-"""Seconds in which nothing is asked, to see what a process takes by itself."""
+"""Seconds without messages, to measure the idle CPU time."""
 SETTLES = 1.0
 """Seconds after the last answer in which its workflow ends."""
 MS = 1000
@@ -32,7 +32,7 @@ MS = 1000
 
 @dataclass(frozen=True)
 class Load:
-    """One round of messages, and one of trivial workflows: CPU ms of each, idle CPU taken off, and what it took."""
+    """A round of messages and one of trivial workflows: CPU ms of each without idle time, throughput and latency."""
 
     cpu: Mapping[str, float]
     trivial: Mapping[str, float]
@@ -41,7 +41,7 @@ class Load:
 
     @property
     def ratio(self) -> float:
-        """How many trivial workflows a message costs."""
+        """The CPU time of a message as a multiple of that of a trivial workflow."""
         return sum(self.cpu.values()) / sum(self.trivial.values())
 
 
@@ -56,7 +56,7 @@ class TrivialWorker:
         """Run so many workflows."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{count}\n".encode())
-        await until_said(self._process, READY, 120)
+        await wait_for_line(self._process, READY, 120)
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class Pair:
     async def load(self) -> Load:
         """Measure one round of each."""
         pids = {"Maestro": self.product.pid, "Temporal server": self.product.server_pid}
-        async with people(self.product.web_port, CROWD) as crowd, less_idle(pids) as messages:
-            seconds, waited = await closed_loop(crowd, CROWD * EACH)
+        async with connect_users(self.product.web_port, CROWD) as users, subtract_idle(pids) as messages:
+            seconds, waited = await ask_in_parallel(users, CROWD * EACH)
         others = {"worker": self.worker.pid, "Temporal server": self.product.server_pid}
-        async with less_idle(others) as workflows:
+        async with subtract_idle(others) as workflows:
             await self.worker.run(TRIVIAL)
         return Load(
             {name: spent * MS / len(waited) for name, spent in messages.items()},
@@ -95,7 +95,7 @@ async def cost(bench: Bench) -> Section:
                 rounds[name].append(await one.load())
     return Section(
         "cost",
-        f"What a message costs, with {CROWD} people at once",
+        f"What a message costs, with {CROWD} users at once",
         f"{CROWD} WebSocket clients in {CROWD} new channels send {EACH} messages each, the next when the answer is "
         f"there; the model answers at once. In turns with {TRIVIAL} workflows that do nothing, {CROWD} at a time, in a "
         "worker without a sandbox at the same Temporal server. CPU time, less what the processes take when idle. The "
@@ -120,9 +120,9 @@ def _costs(name: str, rounds: Sequence[Load]) -> tuple[Figure, ...]:
 
 
 async def latency(bench: Bench) -> Section:
-    """One person, one message at a time."""
+    """One user, one message at a time."""
     async with _products(bench, "latency") as products:
-        rounds = [await _alone(products) for _ in range(bench.rounds)]
+        rounds = [await _measure_latency(products) for _ in range(bench.rounds)]
     figures = [
         figure(
             f"an answer took, {what}{'' if name == THIS else f', {name}'}", "ms", [pick(one[name]) for one in rounds]
@@ -135,19 +135,19 @@ async def latency(bench: Bench) -> Section:
         figures.append(figure("p50, of that of the base", "%", shares, at_most(45)))
     return Section(
         "latency",
-        "An answer when nobody else asks",
+        "An answer to a single user",
         f"One WebSocket client, {CONVERSATIONS * CONVERSATION} messages in a row, {CONVERSATION} to a conversation; "
         "from sending the message to the whole answer.",
         tuple(figures),
     )
 
 
-async def _alone(products: Mapping[str, Product]) -> dict[str, Spread]:
+async def _measure_latency(products: Mapping[str, Product]) -> dict[str, Spread]:
     waited: dict[str, list[float]] = {name: [] for name in products}
     for _ in range(CONVERSATIONS):
         for name, product in products.items():
-            async with people(product.web_port, 1) as [person]:
-                waited[name] += await in_a_row(person, CONVERSATION)
+            async with connect_users(product.web_port, 1) as [user]:
+                waited[name] += await ask_in_sequence(user, CONVERSATION)
     return {name: Spread.of(seconds) for name, seconds in waited.items()}
 
 
@@ -160,43 +160,43 @@ def _p95(spread: Spread) -> float:
 
 
 async def slow_model(bench: Bench) -> Section:
-    """Fifty people ask at the same moment, and the model thinks for a second."""
+    """Fifty users ask at the same moment, and a model call takes a second."""
     after: dict[str, list[Spread]] = {}
     async with _products(bench, "slow-model") as products:
         for _ in range(bench.rounds):
             for name, product in products.items():
-                async with people(product.web_port, CROWD) as crowd:
-                    await all_at_once(crowd)
-                    await bench.model.answers_after(THINKS)
-                    after.setdefault(name, []).append(Spread.of(await all_at_once(crowd)))
-                    await bench.model.answers_after(0)
+                async with connect_users(product.web_port, CROWD) as users:
+                    await ask_at_once(users)
+                    await bench.model.set_delay(MODEL_SECONDS)
+                    after.setdefault(name, []).append(Spread.of(await ask_at_once(users)))
+                    await bench.model.set_delay(0)
     return Section(
         "slow-model",
-        f"{CROWD} people ask at once, and the model takes {THINKS:g} s",
+        f"{CROWD} users ask at once, and the model takes {MODEL_SECONDS:g} s",
         f"{CROWD} channels, one message each, all sent at the same moment: when the answers are there, less the "
-        f"{THINKS:g} s of the model.",
-        tuple(one for name, spreads in after.items() for one in _beyond(name, spreads)),
+        f"{MODEL_SECONDS:g} s of the model.",
+        tuple(one for name, spreads in after.items() for one in _delays(name, spreads)),
     )
 
 
-def _beyond(name: str, spreads: Sequence[Spread]) -> tuple[Figure, ...]:
+def _delays(name: str, spreads: Sequence[Spread]) -> tuple[Figure, ...]:
     of, limit = ("", at_most(1.0)) if name == THIS else (f", {name}", None)
     return (
-        figure(f"the last answer, after its model{of}", "s", [one.longest - THINKS for one in spreads], limit),
-        figure(f"p50, after its model{of}", "s", [one.p50 - THINKS for one in spreads]),
+        figure(f"the last answer, after its model{of}", "s", [one.longest - MODEL_SECONDS for one in spreads], limit),
+        figure(f"p50, after its model{of}", "s", [one.p50 - MODEL_SECONDS for one in spreads]),
     )
 
 
 async def warm_up(product: Product) -> None:
-    """Let everything be loaded, connected and compiled: the first call waits for the model library."""
-    async with people(product.web_port, CROWD) as crowd:
-        await crowd[0].ask()
-        await closed_loop(crowd, WARM_UP)
+    """Send messages until all libraries are loaded and all connections open."""
+    async with connect_users(product.web_port, CROWD) as users:
+        await users[0].ask()
+        await ask_in_parallel(users, WARM_UP)
 
 
 @asynccontextmanager
 async def _products(bench: Bench, name: str) -> AsyncIterator[dict[str, Product]]:
-    """Run a Maestro of each tree, warm; they are measured in turns, so that both meet whatever else happens."""
+    """Run a warm Maestro of each tree; they are measured in turns, so that other load affects both."""
     async with AsyncExitStack() as stack:
         products = {
             of: await stack.enter_async_context(up(bench.setting(f"{name}-{of}", tree)))
@@ -212,18 +212,18 @@ async def pair(product: Product) -> AsyncIterator[Pair]:
     """Run a worker of trivial workflows, warm, at the server of a Maestro."""
     address = f"127.0.0.1:{product.setting.options['temporal']['port']}"
     command = (sys.executable, "-m", "benchmarks.trivial", address)
-    async with running(command, product.setting.folder / "trivial.log") as process:
-        await until_said(process, READY, 60)
+    async with run_process(command, product.setting.folder / "trivial.log") as process:
+        await wait_for_line(process, READY, 60)
         worker = TrivialWorker(process)
         await worker.run(WARM_UP)
         yield Pair(product, worker)
 
 
 @asynccontextmanager
-async def less_idle(pids: Mapping[str, int], settles: float = SETTLES) -> AsyncIterator[dict[str, float]]:
-    """Give, at the end of a block, the CPU seconds that processes took for it, less those that they take idle.
+async def subtract_idle(pids: Mapping[str, int], settles: float = SETTLES) -> AsyncIterator[dict[str, float]]:
+    """Give, at the end of a block, the CPU seconds of processes for it, without their idle CPU time.
 
-    After the block it waits for ``settles`` seconds, in which what was begun ends.
+    After the block it waits for ``settles`` seconds, in which running work ends.
     """
     before = cpu_times(pids)
     await asyncio.sleep(IDLE)

@@ -1,4 +1,4 @@
-"""What it costs to search a text for secrets, by what is in it."""
+"""The CPU time of a search for secrets, by kind of text."""
 
 import asyncio
 import random

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.clients import closed_loop, people
+from benchmarks.clients import ask_in_parallel, connect_users
 from benchmarks.figures import median
 from benchmarks.measure.bench import Bench
 from benchmarks.measure.load import CROWD, EACH, IDLE, MS, SETTLES, warm_up
@@ -48,7 +48,7 @@ async def counts(bench: Bench) -> Section:
 
 
 async def stages(bench: Bench) -> Section:
-    """Measure in a Maestro that adds up what its threads take."""
+    """Measure a Maestro with a profile of its threads."""
     setting = bench.setting("stages")
     target = setting.folder / "stages.json"
     command = (sys.executable, "-m", "benchmarks.stages", str(target))
@@ -61,38 +61,38 @@ async def stages(bench: Bench) -> Section:
     return Section(
         "stages",
         "Where Maestro's CPU time goes",
-        f"CPU time of a message by stage, with {CROWD} people who send {EACH} messages each, less what is used idle, "
-        "in a Maestro that adds up the time of each function, which itself takes some. `benchmarks/stages.py` says "
-        "what belongs to a stage. Outside of Python is the SDK's core in Rust above all.",
+        f"CPU time of a message by stage, with {CROWD} users who send {EACH} messages each, without the idle CPU time, "
+        "in a Maestro that profiles each function, which itself takes some time. `benchmarks/stages.py` lists the "
+        "stages. Outside of Python is the SDK's core in Rust above all.",
         tuple(figure(name, "ms", [one.get(name, 0.0) for one in rounds]) for name in names),
     )
 
 
 async def _round(product: Product, target: Path) -> dict[str, float]:
-    async with people(product.web_port, CROWD) as crowd:
-        first = await _sums(product, target)
+    async with connect_users(product.web_port, CROWD) as users:
+        first = await _read_sums(product, target)
         await asyncio.sleep(IDLE)
-        second = await _sums(product, target)
+        second = await _read_sums(product, target)
         began = asyncio.get_running_loop().time()
-        await closed_loop(crowd, CROWD * EACH)
+        await ask_in_parallel(users, CROWD * EACH)
         await asyncio.sleep(SETTLES)
-        third = await _sums(product, target)
+        third = await _read_sums(product, target)
         share = (asyncio.get_running_loop().time() - began) / IDLE
-    used, idle = _between(second, third), _between(first, second)
+    used, idle = _subtract(second, third), _subtract(first, second)
     spent = {name: (used[name] - idle.get(name, 0.0) * share) * MS / (CROWD * EACH) for name in used}
     whole = spent.pop("all")
     return {"in all": whole, **spent, "outside of Python": whole - sum(spent.values())}
 
 
-def _between(earlier: Sums, later: Sums) -> dict[str, float]:
+def _subtract(earlier: Sums, later: Sums) -> dict[str, float]:
     return {name: later[name][0] - earlier.get(name, [0.0])[0] for name in later}
 
 
-async def _sums(product: Product, target: Path) -> Sums:
-    return await asyncio.to_thread(_written, product.pid, target)
+async def _read_sums(product: Product, target: Path) -> Sums:
+    return await asyncio.to_thread(_request_sums, product.pid, target)
 
 
-def _written(pid: int, target: Path) -> Sums:
+def _request_sums(pid: int, target: Path) -> Sums:
     """Have the process write its sums, and read them; raises ``TimeoutError``."""
     target.unlink(missing_ok=True)
     os.kill(pid, signal.SIGUSR1)

@@ -1,16 +1,16 @@
-"""How long it takes until Maestro is ready, and until it has answered the first message."""
+"""The seconds until Maestro is ready, and until it has answered the first message."""
 
 import time
 
-from benchmarks.clients import people
+from benchmarks.clients import connect_users
 from benchmarks.measure.bench import Bench
 from benchmarks.model import Model
-from benchmarks.product import Setting, settle, up
+from benchmarks.product import Setting, create_setting, up
 from benchmarks.results import Figure, Section, at_most, figure
 
 STARTS = 3
 READY, FIRST_ANSWER = "ready", "first answer, after ready"
-"""What is measured of each start."""
+"""The figures of each start."""
 
 
 async def start(bench: Bench) -> Section:
@@ -18,7 +18,7 @@ async def start(bench: Bench) -> Section:
     return Section(
         "start",
         "Start",
-        'From the start of the process to its word "Maestro is ready.", and to the answer to a message sent then. '
+        'From the start of the process to its message "Maestro is ready.", and to the answer to a message sent then. '
         "Cold: the data folder does not exist. Again: it does, and the Temporal server's database with it. The files "
         "of the programs are in the system's cache in both.",
         (*await _starts(bench, "demo", None), *await _starts(bench, "litellm", bench.model)),
@@ -26,9 +26,9 @@ async def start(bench: Bench) -> Section:
 
 
 async def _starts(bench: Bench, name: str, model: Model | None) -> tuple[Figure, ...]:
-    settings = [settle(bench.folder / f"start-{name}-{number}", model) for number in range(STARTS)]
-    cold = [await _once(setting) for setting in settings]
-    again = [await _once(setting) for setting in settings]
+    settings = [create_setting(bench.folder / f"start-{name}-{number}", model) for number in range(STARTS)]
+    cold = [await _measure_start(setting) for setting in settings]
+    again = [await _measure_start(setting) for setting in settings]
     return tuple(
         made
         for start, times in (("cold", cold), ("again", again))
@@ -39,10 +39,10 @@ async def _starts(bench: Bench, name: str, model: Model | None) -> tuple[Figure,
     )
 
 
-async def _once(setting: Setting) -> tuple[float, float]:
+async def _measure_start(setting: Setting) -> tuple[float, float]:
     """Return the seconds until it was ready, and from then on until it had answered."""
     async with up(setting) as product:
         ready = time.perf_counter()
-        async with people(product.web_port, 1) as [person]:
-            await person.ask()
+        async with connect_users(product.web_port, 1) as [user]:
+            await user.ask()
         return product.ready_after, time.perf_counter() - ready

@@ -1,4 +1,4 @@
-"""What a message costs its store, and how many workers one PostgreSQL server keeps busy."""
+"""The cost of a message in the store, and the throughput of several workers on one PostgreSQL server."""
 
 import asyncio
 import threading
@@ -29,7 +29,7 @@ WAITING = """SELECT count(*) FILTER (WHERE wait_event_type = 'Lock')
 
 
 async def writers(bench: Bench) -> Section:
-    """Let workers write what messages write, without a model, a platform or Temporal."""
+    """Have workers write the rows of messages, without model, platform and Temporal."""
     return await asyncio.to_thread(_measure, bench)
 
 
@@ -84,7 +84,7 @@ def _run(location: Location, count: int) -> tuple[float, float, float]:
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as processes:
         list(processes.map(_answer, [location] * count, range(count), [0] * count, [WARM] * count))
         waits: list[int] = []
-        with _sampled(location, waits):
+        with _sample_waits(location, waits):
             start = time.monotonic()
             spent = list(processes.map(_answer, [location] * count, range(count), [WARM] * count, [MESSAGES] * count))
             seconds = time.monotonic() - start
@@ -105,8 +105,8 @@ def _answer(location: Location, lane: int, first: int, count: int) -> float:
 
 
 @contextmanager
-def _sampled(location: Location, waits: list[int]) -> Iterator[None]:
-    """Note the number of sessions that wait for a lock, again and again."""
+def _sample_waits(location: Location, waits: list[int]) -> Iterator[None]:
+    """Sample the number of sessions that wait for a lock."""
     if not isinstance(location, str):
         yield
         return

@@ -1,4 +1,4 @@
-"""Measures Maestro and its peers side by side: ``python -m benchmarks.peers``."""
+"""Measure Maestro and its peers side by side: ``python -m benchmarks.peers``."""
 
 import argparse
 import asyncio
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.machine import this_machine
 from benchmarks.model import Model, model
-from benchmarks.peers.installed import NotInstalled, environment_of
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.installed import environment_of
+from benchmarks.peers.peer import Peer, PeerFailure
 from benchmarks.peers.report import JSON, Result, as_json, table, write_page
 from benchmarks.peers.servers import Hermes, LangGraph
 from benchmarks.peers.sockets import Maestro, Nanobot
@@ -27,12 +27,12 @@ PEERS: dict[str, type[Peer]] = {
     "langgraph": LangGraph,
     "temporal": TemporalFlow,
 }
-LONGEST = 600.0
-"""Seconds for one round of one peer: only a failure takes so long."""
+ROUND_TIMEOUT = 600.0
+"""Seconds for one round of one peer; a working one takes about two minutes."""
 
 
 async def compare(names: Sequence[str], rounds: int) -> list[Result]:
-    """Measure each peer in turn, as often as there are rounds."""
+    """Measure each peer in turn, in each round; a peer that fails is left out with the reason."""
     end_on_sigterm()
     programs: dict[str, Path] = {}
     skipped: dict[str, str] = {}
@@ -40,39 +40,43 @@ async def compare(names: Sequence[str], rounds: int) -> list[Result]:
     for name in names:
         try:
             programs[name] = await environment_of(PEERS[name].requirements) if PEERS[name].requirements else ROOT
-        except NotInstalled as reason:
-            skipped[name] = str(reason)
+        except PeerFailure as failure:
+            skipped[name] = str(failure)
     with tempfile.TemporaryDirectory(prefix="maestro-peers-") as folder:
-        async with model(Path(folder)) as served:
+        async with model(Path(folder)) as model_server:
             bar = ProgressBar(rounds * (len(names) - len(skipped)), "rounds of a peer")
             for number in range(rounds):
                 for name in [name for name in names if name not in skipped]:
                     bar.show(sum(map(len, measured.values())), name)
                     try:
-                        values = await _one(PEERS[name], Path(folder) / f"{name}-{number}", programs[name], served)
-                    except (RuntimeError, TimeoutError) as reason:
-                        skipped[name] = str(reason) or "it took too long"
-                        continue
-                    measured[name].append(values)
+                        values = await _measure_round(
+                            PEERS[name], Path(folder) / f"{name}-{number}", programs[name], model_server
+                        )
+                    except PeerFailure as failure:
+                        skipped[name] = text = str(failure)
+                    else:
+                        measured[name].append(values)
+                        text = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
                     bar.clear()
-                    figures = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
-                    print(f"{name}, round {number + 1} of {rounds}: {figures}", flush=True)
+                    print(f"{name}, round {number + 1} of {rounds}: {text}", flush=True)
     return [_result(PEERS[name], skipped.get(name, ""), measured[name]) for name in names]
 
 
-async def _one(kind: type[Peer], folder: Path, programs: Path, served: Model) -> Values:
+async def _measure_round(kind: type[Peer], folder: Path, programs: Path, model_server: Model) -> Values:
     await asyncio.to_thread(folder.mkdir)
-    async with asyncio.timeout(LONGEST):
-        return await measure(kind(folder, programs, served), served)
+    try:
+        async with asyncio.timeout(ROUND_TIMEOUT):
+            return await measure(kind(folder, programs, model_server), model_server)
+    except TimeoutError as error:
+        raise PeerFailure(f"a round did not end within {ROUND_TIMEOUT:g} s") from error
 
 
 def _result(kind: type[Peer], skipped: str, rounds: list[Values]) -> Result:
-    version = kind.requirements[0].partition("==")[2] if kind.requirements else "this one"
-    return Result(kind.name, version, kind.command, kind.door, skipped, [] if skipped else rounds)
+    return Result(kind.name, kind.describe_version(), kind.command, kind.access, skipped, [] if skipped else rounds)
 
 
 def main() -> int:
-    """Measure, tell, and return the exit code; only a run of all peers rewrites the page."""
+    """Measure, print, and return the exit code; only a run of all peers rewrites the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure Maestro and its peers.")
     parser.add_argument("--only", default=",".join(PEERS), metavar="NAMES", help=f"some of: {','.join(PEERS)}")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (3)")

@@ -1,4 +1,4 @@
-"""The naive flow: one workflow with one activity that asks the model, as the examples of Temporal's SDK have it.
+"""The naive flow: one workflow with one activity that calls the model, as in the examples of Temporal's SDK.
 
 It runs in the environment of that peer: ``python flow.py <address>``.
 """
@@ -43,7 +43,7 @@ class Chat:
 
 
 async def main(address: str) -> None:
-    """Work until the process ends."""
+    """Run the worker until the process ends."""
     client = await Client.connect(address)
     async with Worker(client, task_queue=QUEUE, workflows=[Chat], activities=[Activities().ask_model]):
         print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""The graph of LangGraph's server, as its quick start has it: one node that asks the model. It runs over there."""
+"""The graph for LangGraph's server, as in its quick start: one node that calls the model. It runs in that server."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ model = ChatOpenAI(model="gpt-4o-mini")
 
 
 async def answer(state: MessagesState) -> dict[str, Any]:
-    """Ask the model with all messages of the thread."""
+    """Call the model with all messages of the thread."""
     return {"messages": [await model.ainvoke(state["messages"])]}
 
 

@@ -1,4 +1,4 @@
-"""Peers that users reach over HTTP: LangGraph's local server and Hermes Agent."""
+"""Peers with an HTTP API: LangGraph's local server and Hermes Agent."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -7,19 +7,29 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+import httpx
+
 from benchmarks.model import Model
-from benchmarks.peers.peer import Peer, RequestTalk, Running, Talk, open_client, question
+from benchmarks.peers.peer import (
+    Peer,
+    PeerConversation,
+    PeerProcesses,
+    RequestConversation,
+    open_client,
+    peer_failure_from,
+    question_text,
+)
 from tests.support.instance import free_port
 
 GRAPH = Path(__file__).with_name("graph.py")
-AT_ONCE = 50
-"""How many runs LangGraph's server may work on; its default of 10 would make users wait for each other."""
+CONCURRENT_RUNS = 50
+"""The limit of LangGraph's server on concurrent runs; its default of 10 would make users wait for each other."""
 KEY = "2f7a1c9e5b8d4063a1e7c2b9d4f60853"
 """The API key of Hermes, which refuses short ones."""
 
 
-class GraphTalk(RequestTalk):
-    """A thread of LangGraph's server; runs on one thread wait for each other."""
+class GraphConversation(RequestConversation):
+    """A thread of LangGraph's server, which queues the runs of a thread."""
 
     @property
     def _thread(self) -> str:
@@ -29,7 +39,7 @@ class GraphTalk(RequestTalk):
         """Run the graph on the thread, and wait for it."""
         body = {
             "assistant_id": "chat",
-            "input": {"messages": [{"role": "user", "content": question(key)}]},
+            "input": {"messages": [{"role": "user", "content": question_text(key)}]},
             "if_not_exists": "create",
             "multitask_strategy": "enqueue",
         }
@@ -47,17 +57,17 @@ def _answers(values: Mapping[str, Any]) -> list[str]:
 
 
 class LangGraph(Peer):
-    """LangGraph's server for development: threads, runs and checkpoints in memory, written to files at times."""
+    """LangGraph's server for development: threads, runs and checkpoints in memory, saved to files periodically."""
 
     name = "LangGraph"
     requirements = (
         "langgraph-api==0.16.7",
         "langgraph-cli[inmem]==0.4.40",
         "langchain-openai==1.7.3",
-        "langchain-core==1.7.2",  # the newest for which the packages of the others exist; pip searches long for it
+        "langchain-core==1.7.2",  # named because pip needs minutes to find it
     )
-    command = f"langgraph dev --no-browser --no-reload --n-jobs-per-worker {AT_ONCE}"
-    door = "HTTP: a run on a thread, `enqueue` for quick messages"
+    command = f"langgraph dev --no-browser --no-reload --n-jobs-per-worker {CONCURRENT_RUNS}"
+    access = "HTTP: a run on a thread, `enqueue` for quick messages"
 
     def __init__(self, folder: Path, programs: Path, model: Model) -> None:
         super().__init__(folder, programs, model)
@@ -68,7 +78,7 @@ class LangGraph(Peer):
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Running]:
+    async def run(self) -> AsyncIterator[PeerProcesses]:
         """Run the server."""
         command = (self.program("langgraph"), *self.command.split()[1:], "--port", str(self._port))
         url = f"http://127.0.0.1:{self._port}"
@@ -78,23 +88,24 @@ class LangGraph(Peer):
             async def answers() -> bool:
                 return (await http.get("/ok")).is_success
 
-            async def open_talk(name: str) -> Talk:
-                return GraphTalk(name, url)
+            async def open_conversation(name: str) -> PeerConversation:
+                return GraphConversation(name, url)
 
-            await self.until_ready(process, answers)
-            yield Running((process.pid,), open_talk)
+            await self.wait_until_ready(process, answers)
+            yield PeerProcesses((process.pid,), open_conversation)
 
 
-class HermesTalk(RequestTalk):
+class HermesConversation(RequestConversation):
     """A session of the API of Hermes."""
 
     async def open(self) -> None:
-        """Create the session."""
-        (await self.http.post("/api/sessions", json={"id": self.name})).raise_for_status()
+        """Create the session; raises ``PeerFailure``."""
+        with peer_failure_from("create a session", httpx.HTTPError):
+            (await self.http.post("/api/sessions", json={"id": self.name})).raise_for_status()
 
     async def request_answer(self, key: str) -> str:
         """Chat with the session, and wait for the answer."""
-        response = await self.http.post(f"/api/sessions/{self.name}/chat", json={"message": question(key)})
+        response = await self.http.post(f"/api/sessions/{self.name}/chat", json={"message": question_text(key)})
         return str(response.raise_for_status().json()["message"]["content"])
 
     async def read_answers(self) -> Sequence[str]:
@@ -110,7 +121,7 @@ class Hermes(Peer):
     name = "Hermes Agent"
     requirements = ("hermes-agent==0.19.0", "aiohttp==3.14.1")
     command = "hermes gateway run"
-    door = "HTTP: a session of its API server, `max_concurrent_runs: 0` (no limit)"
+    access = "HTTP: a session of its API server, `max_concurrent_runs: 0` (no limit)"
 
     def __init__(self, folder: Path, programs: Path, model: Model) -> None:
         super().__init__(folder, programs, model)
@@ -123,7 +134,7 @@ class Hermes(Peer):
         (folder / "config.yaml").write_text(json.dumps(config))
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Running]:
+    async def run(self) -> AsyncIterator[PeerProcesses]:
         """Run the gateway with its API server."""
         server = {"API_SERVER_ENABLED": "true", "API_SERVER_PORT": str(self._port), "API_SERVER_KEY": KEY}
         command, url = (self.program("hermes"), "gateway", "run"), f"http://127.0.0.1:{self._port}"
@@ -132,10 +143,10 @@ class Hermes(Peer):
             async def answers() -> bool:
                 return (await http.get("/health")).is_success
 
-            async def open_talk(name: str) -> Talk:
-                talk = HermesTalk(name, url, Authorization=f"Bearer {KEY}")
-                await talk.open()
-                return talk
+            async def open_conversation(name: str) -> PeerConversation:
+                conversation = HermesConversation(name, url, Authorization=f"Bearer {KEY}")
+                await conversation.open()
+                return conversation
 
-            await self.until_ready(process, answers)
-            yield Running((process.pid,), open_talk)
+            await self.wait_until_ready(process, answers)
+            yield PeerProcesses((process.pid,), open_conversation)

@@ -1,4 +1,4 @@
-"""Soaks Maestro: ``python -m benchmarks.soak`` puts mixed load on it for an hour, then writes a million messages."""
+"""Soak Maestro: ``python -m benchmarks.soak`` puts mixed load on it for an hour, then writes a million messages."""
 
 import argparse
 import asyncio
@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
@@ -17,14 +18,14 @@ from benchmarks.model import model
 from benchmarks.processes import end_on_sigterm
 from benchmarks.report import SOAK, as_json, table, write_pages
 from benchmarks.results import Section
-from benchmarks.soak.million import DAYS, WRITTEN_AT_ONCE, Day, million
-from benchmarks.soak.mixed import Sample, mixed_load
+from benchmarks.soak.million import COMMIT_SIZE, DAYS, Day, million
+from benchmarks.soak.mixed import LEAST_MINUTES, Sample, TooFewSamplesError, mixed_load
 
 Part = tuple[Section, Sequence[Sample | Day]]
 
 
 async def measure(minutes: float, messages: int) -> list[Part]:
-    """Run both parts, or the one that is asked for."""
+    """Run both parts, or the one with a size; raises ``TooFewSamplesError``."""
     end_on_sigterm()
     parts: dict[str, Callable[[Path], Awaitable[Part]]] = {}
     if minutes:
@@ -43,12 +44,18 @@ async def measure(minutes: float, messages: int) -> list[Part]:
 
 
 async def _load(folder: Path, minutes: float) -> Part:
-    async with model(folder) as served:
-        return await mixed_load(folder, served, minutes)
+    async with model(folder) as model_server:
+        return await mixed_load(folder, model_server, minutes)
 
 
 async def _write(folder: Path, messages: int) -> Part:
-    return await asyncio.to_thread(million, folder, messages)
+    stop = threading.Event()
+    writing = asyncio.create_task(asyncio.to_thread(million, folder, messages, stop))
+    try:
+        return await asyncio.shield(writing)
+    finally:  # a thread cannot be cancelled, and the folder stays until it has ended
+        stop.set()
+        await asyncio.gather(writing, return_exceptions=True)
 
 
 def _as_json(machine: Machine, parts: Sequence[Part]) -> str:
@@ -62,26 +69,41 @@ COMMAND = "python -m benchmarks.soak"
 
 
 def main() -> int:
-    """Measure, tell, and return the exit code; only a run of both parts rewrites the page."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Put load on Maestro for long.")
+    """Measure, print, and return the exit code: 1 for a missed target. Only a run of both parts rewrites the page."""
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description="Put load on Maestro for an hour, then write a million messages."
+    )
     parser.add_argument("--minutes", type=float, default=60, help="minutes of mixed load (60); 0: none")
     parser.add_argument("--messages", type=int, default=1_000_000, help="messages with retention (1000000); 0: none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write every value (soak.json)")
     given = parser.parse_args()
-    if given.messages and given.messages < (least := DAYS * WRITTEN_AT_ONCE * 2):
+    if given.messages and given.messages < (least := DAYS * COMMIT_SIZE * 2):
         parser.error(f"--messages: at least {least}, or 0")
+    if given.minutes and not given.minutes >= LEAST_MINUTES:
+        parser.error(f"--minutes: at least {LEAST_MINUTES:g}, or 0")
     machine = this_machine()
     try:
         parts = asyncio.run(measure(given.minutes, given.messages))
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("stopped; nothing is written", file=sys.stderr)
         return 130
+    except TooFewSamplesError as error:
+        print(f"{error}; nothing is written", file=sys.stderr)
+        return 1
     target = given.json or (SOAK if len(parts) == 2 else None)
     if target is not None:
         target.write_text(_as_json(machine, parts))
     if target == SOAK:
         write_pages()
-    return 0
+    missed = list_missed([section for section, _ in parts])
+    for text in missed:
+        print(f"missed target: {text}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def list_missed(sections: Sequence[Section]) -> list[str]:
+    """Return the part and the name of each figure that misses its target."""
+    return [f"{section.name}: {one.what}" for section in sections for one in section.figures if one.met is False]
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""A million messages with retention on: the product's own transactions, as fast as they go, while a clock goes on."""
+"""A million messages with retention on: the product's own transactions without pauses, under a simulated clock."""
 
+import signal
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event, Lock
 from pathlib import Path
@@ -29,14 +31,14 @@ from tests.support.store_writers import Worker, prepare
 DAYS = 100
 CONVERSATION = 10
 """Questions of a conversation; each has an answer."""
-WRITTEN_AT_ONCE = 20
-"""Messages that are written in one commit: the disk would otherwise decide how long it takes."""
+COMMIT_SIZE = 20
+"""Questions of one commit: with fewer, the time would be that of the disk."""
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 RETENTION = RetentionSettings(calls_days=2, messages_days=7, jobs_days=8)
 WARM_UP = 40
-"""Days that are not judged: the inbox keeps the ids of messages for 30 days, and a job is kept for 8."""
+"""Days before the comparison: the inbox keeps the ids of messages for 30 days, and retention keeps jobs for 8."""
 GROWTH = 400
-"""The bytes that may stay of a question: the row of its call in the log of usage, and its share of other rows."""
+"""The limit in bytes for a question after retention: its row in the log of usage, and its share of other rows."""
 MS = 1000
 
 
@@ -48,8 +50,12 @@ class Day:
     file_mib: float
 
 
-def million(folder: Path, messages: int) -> tuple[Section, list[Day]]:
-    """Write so many messages over the days, half questions and half answers."""
+class WritingStoppedError(Exception):
+    """Raised when the writing is stopped before its end."""
+
+
+def million(folder: Path, messages: int, stop_writing: threading.Event) -> tuple[Section, list[Day]]:
+    """Write so many messages over the days, half questions and half answers; raises ``WritingStoppedError``."""
     path = folder / "million.db"
     began = time.perf_counter()
     spawn = get_context("spawn")
@@ -63,9 +69,9 @@ def million(folder: Path, messages: int) -> tuple[Section, list[Day]]:
             days = []
             bar = ProgressBar(DAYS, "simulated days")
             for day in range(DAYS):
-                took = _write_day(store, clock, day, messages // 2 // DAYS)
-                with deleting:  # the clock stands until the round has ended
-                    days.append(Day(took, _size(path) / MIB))
+                cpu_ms = _write_day(store, clock, (day, messages // 2 // DAYS), stop_writing)
+                with deleting:  # the clock stops until the round of deletion has ended
+                    days.append(Day(cpu_ms, _size(path) / MIB))
                 bar.show(len(days))
         finally:
             stop.set()
@@ -82,17 +88,23 @@ def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
 
 
-def _write_day(store: Store, clock: "Synchronized[float]", day: int, count: int) -> float:
-    """Accept and answer the questions of a day; return the ms of CPU time for one, by the median of the commits."""
+def _write_day(store: Store, clock: "Synchronized[float]", order: tuple[int, int], stop: threading.Event) -> float:
+    """Accept and answer the questions of a day, ``order`` is its number and their count.
+
+    Return the ms of CPU time for a question, by the median of the commits; raises ``WritingStoppedError``.
+    """
+    day, count = order
     rules = IntakeRules(10 * count, EVERYBODY)
     intake, worker, took = Intake(store, lambda: rules, lambda: None), Worker(store, None, "worker"), []
-    for first in range(0, count, WRITTEN_AT_ONCE):
+    for first in range(0, count, COMMIT_SIZE):
+        if stop.is_set():
+            raise WritingStoppedError
         began = time.process_time()
         with store.begin():
-            for number in range(first, min(first + WRITTEN_AT_ONCE, count)):
+            for number in range(first, min(first + COMMIT_SIZE, count)):
                 clock.value = (day + number / count) * 86_400
                 worker.answer(intake.accept_message(_question(day, number, _now(clock))).job_id)
-        took.append((time.process_time() - began) / WRITTEN_AT_ONCE)
+        took.append((time.process_time() - began) / COMMIT_SIZE)
     return Spread.of(took).p50 * MS
 
 
@@ -109,12 +121,14 @@ def _question(day: int, number: int, now: datetime) -> IncomingMessage:
 
 
 def _delete(path: Path, clock: "Synchronized[float]", rounds: "Synchronized[int]", deleting: Lock, stop: Event) -> None:
-    """Delete what is old, a day after the last deletion, until the writer has ended."""
+    """Delete old rows, a simulated day after the last deletion, until the writer has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the writer, which stops this process
+    parent = parent_process()
     with closing(Store(path, partial(_now, clock))) as store:
         store.process = "worker@soak:2"
         files = MediaFolder(path.parent / "media")
         service = RetentionService(store, lambda: RETENTION, lambda: remove_discarded_files(store, path.parent, files))
-        while not stop.wait(0.05):
+        while not stop.wait(0.05) and parent is not None and parent.is_alive():
             with deleting:
                 rounds.value += service.run_if_due()
 
@@ -131,7 +145,7 @@ def _section(days: Sequence[Day], messages: int, left: int, rounds: int, seconds
         f"{messages:,} messages with retention on",
         f"{messages // 2:,} questions and their answers in {DAYS} simulated days, {CONVERSATION} questions to a "
         "conversation, written by the intake and the transactions of the steps into SQLite, without model, platform "
-        f"and Temporal, {WRITTEN_AT_ONCE} messages to a commit. Retention runs in a process of its own beside it, a "
+        f"and Temporal, {COMMIT_SIZE} messages to a commit. Retention runs in a process of its own beside it, a "
         f"simulated day after its last round; it keeps calls for {RETENTION.calls_days} days, messages for "
         f"{RETENTION.messages_days}, jobs for {RETENTION.jobs_days}, and the ids of received messages for 30. After "
         f"{WARM_UP} days, the last third is compared with the first, each by its median. The log of usage and a row "

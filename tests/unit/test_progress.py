@@ -1,9 +1,11 @@
 """The progress bar of long commands: a line for each tenth where the error output is no terminal."""
 
+import asyncio
 import sys
 
 import pytest
 
+from benchmarks import progress
 from benchmarks.progress import ERASE_LINE, ProgressBar
 
 
@@ -37,3 +39,20 @@ def test_a_terminal_has_one_line_that_ends_with_the_work(
     )
     bar.show(2)
     assert capsys.readouterr().err.endswith("left\n")
+
+
+async def test_a_part_moves_the_bar_up_to_its_end_and_no_further(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.01)
+    bar = ProgressBar(0.2, "expected s")
+    async with bar.advance(0.1, 0.1, "latency (2 of 2)"):
+        await asyncio.sleep(0.3)
+    written = capsys.readouterr().err
+    shown = [line for line in written.split(ERASE_LINE) if line]
+    assert len(set(shown)) > 2, "it moves"
+    assert shown[0].startswith(f"[{15 * '#'}{15 * '-'}] 0.1 of 0.2 expected s, latency (2 of 2), 0:00, 0:00 left")
+    assert "\n" not in written, "the line ends with the work"
+    await asyncio.sleep(0.05)
+    assert capsys.readouterr().err == "", "nothing is drawn after the part"

@@ -35,11 +35,11 @@ def test_the_store_is_whole_and_has_what_its_extent_says(tmp_path: Path) -> None
 
 
 def test_every_list_is_asked_for_and_every_page_is_weighed(tmp_path: Path) -> None:
-    told = measure(tmp_path, 2, EXTENT)
-    assert set(told["lists"]) == set(LISTS)
-    assert {len(took["cpu"]) for took in told["lists"].values()} == {2}
-    assert "Usage" in told["pages"]
-    assert all(page["bytes"] > 50_000 for page in told["pages"].values()), "scripts and style sheets count"
-    figures = {one.what: one for one in section(told, EXTENT).figures}
+    measured = measure(tmp_path, 2, EXTENT)
+    assert set(measured["lists"]) == set(LISTS)
+    assert {len(took["cpu"]) for took in measured["lists"].values()} == {2}
+    assert "Usage" in measured["pages"]
+    assert all(page["bytes"] > 50_000 for page in measured["pages"].values()), "scripts and style sheets count"
+    figures = {one.what: one for one in section(measured, EXTENT).figures}
     assert figures["jobs"].target is not None
     assert figures["the heaviest page"].met is not None

@@ -1,5 +1,9 @@
 """The page is made from the results alone."""
 
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.__main__ import expect_seconds
 from benchmarks.machine import Machine
 from benchmarks.report import as_json, from_json, page
 from benchmarks.results import Section, at_most, figure
@@ -23,3 +27,10 @@ def test_the_page_has_every_figure_with_its_target_and_rounds() -> None:
     text = page(MACHINE, sections())
     assert text.count("| messages answered | 2.50 ms | ≤ 2: MISSED | 1, 3, 2.50 |") == 2
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## About cost", "## About latency"]
+
+
+def test_a_part_is_expected_to_take_as_long_as_in_the_last_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    assert expect_seconds(["cost"], path) == {"cost": 1}
+    path.write_text(as_json(MACHINE, [replace(one, seconds=137.0) for one in sections() if one.name == "cost"]))
+    assert expect_seconds(["cost", "latency"], path) == {"cost": 137, "latency": 1}

@@ -1,9 +1,15 @@
-"""What grows in a soak is found, and what stays as it is is not."""
+"""A soak finds what grows, and only that."""
 
+import threading
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from benchmarks.results import Section
-from benchmarks.soak.mixed import Sample, judge
+from benchmarks.soak.__main__ import list_missed
+from benchmarks.soak.million import WritingStoppedError, million
+from benchmarks.soak.mixed import LEAST_SAMPLES, Sample, TooFewSamplesError, judge
 
 MINUTE = Sample(
     minutes=0,
@@ -13,15 +19,21 @@ MINUTE = Sample(
     descriptors=60,
     threads=40,
     store_bytes=0,
+    server_descriptors=30,
+    server_threads=12,
+    server_store_bytes=0,
     p50_ms=350,
     p95_ms=500,
     load=1,
 )
-STEADY = [replace(MINUTE, minutes=at, messages=300 * at, store_bytes=3_000_000 * at) for at in range(1, 61)]
+STEADY = [
+    replace(MINUTE, minutes=at, messages=300 * at, store_bytes=3_000_000 * at, server_store_bytes=9_000_000 * at)
+    for at in range(1, 61)
+]
 
 
 def missed(section: Section) -> list[str]:
-    """Return the figures that are not as they should be."""
+    """Return the figures that miss their targets."""
     return [one.what for one in section.figures if one.met is False]
 
 
@@ -31,7 +43,7 @@ def test_a_steady_maestro_misses_nothing() -> None:
 
 def test_a_leak_is_found() -> None:
     leaking = [replace(one, maestro_mib=400 + 2 * one.minutes, descriptors=60 + int(one.minutes)) for one in STEADY]
-    assert missed(judge(leaking, 60)) == ["memory of Maestro, change", "open descriptors, change"]
+    assert missed(judge(leaking, 60)) == ["memory of Maestro: RSS, change", "open descriptors, change"]
 
 
 def test_growth_before_the_end_of_the_warm_up_counts_for_nothing() -> None:
@@ -45,3 +57,34 @@ def test_messages_that_cost_more_and_more_are_found() -> None:
         "store for each message, change",
         "an answer beyond its model calls, p50, change",
     ]
+
+
+def test_growth_of_the_temporal_server_is_found() -> None:
+    growing = [
+        replace(one, server_store_bytes=int(100_000 * one.minutes**2), server_descriptors=30 + int(one.minutes))
+        for one in STEADY
+    ]
+    section = judge(growing, 60)
+    assert list_missed([section]) == [
+        "soak: open descriptors of its Temporal server, change",
+        "soak: Temporal server's store for each message, change",
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, LEAST_SAMPLES - 1])
+def test_a_run_with_too_few_samples_says_so(count: int) -> None:
+    with pytest.raises(TooFewSamplesError, match=f"{count} samples"):
+        judge(STEADY[:count], 1)
+    assert judge(STEADY[:LEAST_SAMPLES], 1).figures
+
+
+def test_a_store_that_does_not_grow_in_the_first_half_says_so() -> None:
+    with pytest.raises(TooFewSamplesError, match="did not grow"):
+        judge([replace(one, store_bytes=4096) for one in STEADY], 60)
+
+
+def test_the_million_messages_stop_when_the_command_ends(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(WritingStoppedError):
+        million(tmp_path, 1_000_000, stop)
