@@ -33,9 +33,9 @@ test: set-up ## Run every check and every test
 	$(MAKE) --no-print-directory --jobs 3 $(filter-out check-architecture,$(CHECKS)) compiled-tests && \
 	MAESTRO_TEST_CHROMIUM="$$browser" $(PYTEST) $(ARGS)
 
-ON_POSTGRESQL := tests/unit/store tests/acceptance tests/temporal tests/chaos
+ON_POSTGRESQL := tests/unit/store tests/acceptance tests/temporal tests/promise tests/chaos
 
-test-postgresql: set-up ## Run the tests of store, features, Temporal and kills on PostgreSQL; starts a server for them
+test-postgresql: set-up ## Run the tests of store, features, Temporal, kills and the model on PostgreSQL; starts a server
 	@folder=$$(scripts/find-postgresql) || exit 1; \
 	$(MAKE) --no-print-directory compiled-tests && \
 	MAESTRO_TEST_STORE=postgresql MAESTRO_TEST_POSTGRESQL_BIN="$$folder" $(PYTEST) $(or $(ARGS),$(ON_POSTGRESQL))

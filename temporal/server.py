@@ -49,10 +49,12 @@ KILLS_AT_START = 3
 """How often the server's start is retried after the server was killed before it was ready."""
 NOTICED_WITHIN = 1.0
 """The most seconds between the closing of a process's sockets and the detection of the process's end."""
+LOOK_SECONDS = 0.05
+"""Seconds between two requests that ask whether the server is ready."""
 
 
-async def wait_until_ready(address: str, ui_url: str) -> None:
-    """Return when the server answers all kinds of requests; the caller sets the time limit."""
+async def wait_until_ready(address: str, ui_url: str) -> Client:
+    """Return a connected client when the server answers all kinds of requests; the caller sets the time limit."""
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
     async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
         while True:
@@ -63,8 +65,8 @@ async def wait_until_ready(address: str, ui_url: str) -> None:
                 await client.workflow_service.describe_namespace(request, timeout=_HEALTH_TIMEOUT)
                 page = await http.get(ui_url)
                 if healthy and page.is_success:
-                    return
-            await asyncio.sleep(0.05)
+                    return client
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 class _KilledAtStart(TemporalUnavailable):
@@ -248,8 +250,13 @@ class EmbeddedServer:
 
         The server's flags add attributes only to a new database, so the attributes of a newer release are added here.
         """
-        await wait_until_ready(self.address, self.ui_url)
-        await ensure_search_attributes(await Client.connect(self.address, namespace=NAMESPACE, lazy=True), NAMESPACE)
+        while True:
+            client = await wait_until_ready(self.address, self.ui_url)
+            # A server that is paused or overloaded for a moment; the caller sets the time limit.
+            with suppress(RPCError):
+                await ensure_search_attributes(client, NAMESPACE)
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _restart_until_stopped(self) -> None:
         """Restart the server whenever it ends, after a delay that grows while the server ends soon after each start."""

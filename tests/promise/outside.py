@@ -1,6 +1,7 @@
 """What Maestro talks to in the model: a chat platform and a provider, whose replies the history decides."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import Any
 
 from connectors.base import AmbiguousSend, Capabilities, Connector, Idempotency, LengthUnit, NotDispatched, OnAmbiguous
 from maestro.domain.llm.calls import ProviderUnavailable
-from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage, Receipt
 from tests.promise.process import Process
 from tests.support.llm_requests import response_of
@@ -80,6 +81,8 @@ class UserMessage:
     acknowledged: bool = False
     receiver: Process | None = None
     """The process to which the platform delivered it last."""
+    arrival: int = 0
+    """The number of the delivery that made it durable, or of the last one so far."""
 
 
 @dataclass
@@ -93,6 +96,10 @@ class Platform:
     """Everything that users see, in order."""
     unreported: list[OutgoingMessage] = field(default_factory=list)
     """The posts without a receipt, which the platform may report later."""
+    in_doubt: Counter[str] = field(default_factory=Counter)
+    """How many sends of a chunk ended without an outcome that its sender could record, by idempotency key."""
+    deliveries: int = 0
+    """How often a message was delivered to a process, repeats included."""
 
     def add_message(self, channel: str, now: datetime) -> UserMessage:
         """Let a user write in a channel."""
@@ -107,6 +114,13 @@ class Platform:
         )
         self.messages.append(UserMessage(message))
         return self.messages[-1]
+
+    def deliver(self, message: UserMessage, receiver: Process, *, durable: bool) -> None:
+        """Deliver a message to a process; one that died before its commit leaves the arrival to the next delivery."""
+        self.deliveries += 1
+        message.receiver = receiver
+        if not durable:
+            message.arrival = self.deliveries
 
     def post(self, message: OutgoingMessage, *, reported: bool) -> Receipt:
         """Show a message, unless its idempotency key says that it is there already."""
@@ -143,12 +157,16 @@ class PlatformConnector:
         """Show nothing."""
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        receipt: Receipt = await self._calls.perform(
-            self._process,
-            lambda arrives: self._platform.post(message, reported=arrives),
-            AmbiguousSend("the connection was cut"),
-            NotDispatched("the platform is away"),
-        )
+        try:
+            receipt: Receipt = await self._calls.perform(
+                self._process,
+                lambda arrives: self._platform.post(message, reported=arrives),
+                AmbiguousSend("the connection was cut"),
+                NotDispatched("the platform is away"),
+            )
+        except AmbiguousSend:
+            self._platform.in_doubt[message.key] += 1
+            raise
         return receipt
 
     async def end_streaming(self, job_id: str) -> None:
@@ -175,11 +193,20 @@ class Provider:
 
     calls: CallsUnderWay
     answers: int = 0
+    requests: Counter[CallKey] = field(default_factory=Counter)
+    """How many requests were sent for a model call, whatever became of them."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """How many requests of a job failed in a process that lives."""
 
-    async def complete(self, process: Process) -> LLMResponse:
-        """Answer a request of a process."""
+    async def complete(self, process: Process, key: CallKey) -> LLMResponse:
+        """Answer a request of a process for a model call."""
+        self.requests[key] += 1
         away = ProviderUnavailable("the provider is away")
-        response: LLMResponse = await self.calls.perform(process, self._write, away, away)
+        try:
+            response: LLMResponse = await self.calls.perform(process, self._write, away, away)
+        except ProviderUnavailable:
+            self.failures[key.job_id] += 1
+            raise
         return response
 
     def _write(self, _: bool) -> LLMResponse:
@@ -195,4 +222,4 @@ class ModelClient:
     process: Process
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        return await self.provider.complete(self.process)
+        return await self.provider.complete(self.process, request.key)

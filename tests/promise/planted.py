@@ -52,9 +52,8 @@ def free_lane_before_receipt() -> AbstractContextManager[object]:
     return mock.patch.object(DeliveryActivities, "send_chunks", free_and_send)
 
 
-@contextmanager
-def believe_stale_attempt() -> Iterator[None]:
-    """An attempt goes on although Temporal has given its step to another process, or its call is answered."""
+def ask_despite_answer() -> AbstractContextManager[object]:
+    """The transaction that commits a request does not look for an answer (docs/proof.md: what it found)."""
     send = Calls.record_sending
 
     def send_anyway(calls: Calls, key: CallKey, *request: Any) -> int:
@@ -63,8 +62,14 @@ def believe_stale_attempt() -> Iterator[None]:
             calls._cached_values()["_read_last_attempt", (key,)] = last._replace(state=CallState.FAILED)
         return send(calls, key, *request)
 
+    return mock.patch.object(Calls, "record_sending", send_anyway)
+
+
+@contextmanager
+def believe_stale_attempt() -> Iterator[None]:
+    """An attempt goes on although Temporal has given its step to another process, or its call is answered."""
     with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(Calls, "record_sending", send_anyway))
+        patches.enter_context(ask_despite_answer())
         patches.enter_context(mock.patch.object(StepRecords, "require_newest"))
         for table in (StepRecords, StepHistory):
             patches.enter_context(mock.patch.object(table, "is_overtaken", property(lambda _: False)))
@@ -127,6 +132,18 @@ FALSIFIED: Mapping[str, Callable[[World, Change], object]] = {
     "is there 2 times": lambda world, _: world.platform.posts.append(world.platform.posts[-1]),
     "can be settled and is unconfirmed": _sql("UPDATE deliveries SET state = 'unconfirmed' WHERE job_id = 'job-1'"),
     "came in the order": lambda world, _: world.platform.posts.reverse(),
+    r"came in the order \[\(2, 0\), \(2, 1\)": _sql(
+        "UPDATE inbox SET message_id = 'other' WHERE message_id = 'in-1'; "
+        "UPDATE inbox SET message_id = 'in-1' WHERE message_id = 'in-2'; "
+        "UPDATE inbox SET message_id = 'in-2' WHERE message_id = 'other'"
+    ),
+    "2 requests of job-1 were sent, 1 recorded": lambda world, _: world.provider.requests.update(
+        [*world.provider.requests]
+    ),
+    "1 calls of job-1 have no answer, and 0 faults": _sql(
+        f"INSERT INTO llm_calls (attempt, state, {_CALL}) "
+        f"SELECT 2, 'interrupted', {_CALL} FROM llm_calls WHERE job_id = 'job-1'"
+    ),
     "open or done twice": _sql("UPDATE job_steps SET state = 'running' WHERE job_id = 'job-1'"),
     "left outbound_lanes": _sql("INSERT INTO outbound_lanes VALUES ('lane', 'job-1', '2026-01-01T00:00:00.000000')"),
     "left reservations": _sql("INSERT INTO reservations VALUES ('job-1', 'answer', 1, '2026-01-01', 1.0, '')"),
@@ -137,3 +154,9 @@ FALSIFIED: Mapping[str, Callable[[World, Change], object]] = {
     "no answered request had the post": _sql("UPDATE llm_calls SET chat_after = 0, chat_upto = 0"),
 }
 """What a check says of a result, and what makes such a result of a correct one."""
+
+FALSIFIED_WITHOUT_KEYS: Mapping[str, Callable[[World, Change], object]] = {
+    "is unconfirmed, and each of its sends had an outcome": FALSIFIED["can be settled and is unconfirmed"],
+    "has 1 repeats, and 0 sends had no outcome": _sql("UPDATE deliveries SET repeats = 1 WHERE job_id = 'job-1'"),
+}
+"""The same for a platform that can neither recognise nor find a message."""

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from connectors.base import Idempotency
 from maestro.store.jobs.claims import CLAIM_LAPSES
-from tests.promise.outside import Platform
 from tests.promise.rows import Rows
+from tests.promise.temporal import LostAttempt
+from tests.promise.worker import Surroundings
 
 _LANES = "SELECT id, lane, turn, status, claimed_at, claimed_by FROM queue WHERE status IN ('pending', 'running')"
 _CALLS = "SELECT job_id, purpose, number, attempt, state FROM llm_calls"
@@ -17,10 +18,14 @@ _JOBS = "SELECT queue.id, status, error FROM queue JOIN inbox ON inbox.id = queu
 _ANSWERS = "SELECT content FROM llm_calls WHERE job_id = ? AND state = 'answered'"
 _CHUNKS = "SELECT key, content, state, repeats FROM deliveries WHERE job_id = ? ORDER BY purpose, seq"
 _ORDER = (
-    "SELECT deliveries.key, inbox.id, deliveries.seq FROM deliveries "
+    "SELECT deliveries.key, inbox.message_id, deliveries.seq FROM deliveries "
     "JOIN queue ON queue.id = deliveries.job_id JOIN inbox ON inbox.id = queue.inbox_id"
 )
 _STEPS = "SELECT job_id, step, state FROM job_steps WHERE state IN ('done', 'running')"
+_MODEL_CALLS = frozenset({"answer"})
+"""The activities that call the provider."""
+_SENDS = frozenset({"answer", "deliver"})
+"""The activities that send chunks."""
 _READ_POSTS = "SELECT chat.id FROM chat, chat_cursor WHERE chat.id <= chat_cursor.last_id"
 
 
@@ -46,9 +51,9 @@ class LaneMember(NamedTuple):
 class Specification:
     """What may happen in a history, and what must be true at its end."""
 
-    def __init__(self, rows: Rows, platform: Platform, seconds: Callable[[], float]) -> None:
+    def __init__(self, rows: Rows, around: Surroundings, seconds: Callable[[], float]) -> None:
         self._rows = rows
-        self._platform = platform
+        self._platform, self._provider, self._temporal = around.platform, around.provider, around.temporal
         self._seconds = seconds
         self._problem = ""
         self._claimed: dict[str, float] = {}
@@ -99,6 +104,7 @@ class Specification:
         for message in self._platform.messages:
             self._check_message(message.message.id)
         self._check_order()
+        self._check_calls()
         self._check_journal()
         self._check_posts_were_read()
 
@@ -121,21 +127,47 @@ class Specification:
         chunks = self._rows.read(_CHUNKS, job_id)
         sent = " ".join(content for _, content, _, _ in chunks).split()
         self._require(sent in answers, f"the answer to {message_id} is none that the model gave: {chunks}")
+        for key, _, *outcome in chunks:
+            self._check_chunk(f"a chunk of the answer to {message_id}", job_id, key, *outcome)
+
+    def _check_chunk(self, name: str, job_id: str, key: str, state: str, repeats: int) -> None:
+        """A chunk is there once; it may be missing or repeated only where a send ended without a known outcome."""
         can_settle = self._platform.idempotency is not Idempotency.NONE
-        for key, _, state, repeats in chunks:
-            seen = sum(post.key == key for post in self._platform.posts)
-            name = f"a chunk of the answer to {message_id}"
-            self._require(seen or state == "unconfirmed", f"{name} is {state} and not there")
-            self._require(seen <= 1 + repeats, f"{name} is there {seen} times, and {repeats} repeats are marked")
-            self._require(not can_settle or (state, repeats) == ("sent", 0), f"{name} can be settled and is {state}")
+        seen = sum(post.key == key for post in self._platform.posts)
+        self._require(seen or state == "unconfirmed", f"{name} is {state} and not there")
+        self._require(seen <= 1 + repeats, f"{name} is there {seen} times, and {repeats} repeats are marked")
+        self._require(not can_settle or (state, repeats) == ("sent", 0), f"{name} can be settled and is {state}")
+        # A process that lives may have sent the chunk after Temporal gave its attempt to another process.
+        given_up = [lost for lost in self._lost_attempts(job_id, _SENDS) if not lost.died]
+        doubts = self._platform.in_doubt[key] + len(given_up)
+        self._require(state == "sent" or doubts, f"{name} is {state}, and each of its sends had an outcome")
+        self._require(repeats <= doubts, f"{name} has {repeats} repeats, and {doubts} sends had no outcome")
+
+    def _lost_attempts(self, job_id: str, activities: frozenset[str]) -> list[LostAttempt]:
+        lost = self._temporal.lost_attempts
+        return [attempt for attempt in lost if attempt.job_id == job_id and attempt.activity in activities]
 
     def _check_order(self) -> None:
-        """The answers of a channel are there in the order of its messages, and no two of them are mixed."""
-        order = {key: (message, seq) for key, message, seq in self._rows.read(_ORDER)}
+        """The answers of a channel are there in the order in which its messages arrived, and no two are mixed."""
+        arrivals = {message.message.id: message.arrival for message in self._platform.messages}
+        order = {key: (arrivals[message_id], seq) for key, message_id, seq in self._rows.read(_ORDER)}
         posts = sorted(self._platform.posts, key=lambda post: post.address.channel)
         for channel, of_channel in groupby(posts, key=lambda post: post.address.channel):
             first = list(dict.fromkeys(order[post.key] for post in of_channel))
             self._require(first == sorted(first), f"the answers in {channel} came in the order {first}")
+
+    def _check_calls(self) -> None:
+        """Each request was recorded in a row of its own, and a call ended without an answer only by a fault."""
+        attempts, unanswered = Counter[tuple[Any, ...]](), Counter[str]()
+        for job_id, purpose, number, _, state in self._rows.read(_CALLS):
+            attempts[job_id, purpose, number] += 1
+            unanswered[job_id] += state in ("interrupted", "failed")
+        for key, requests in self._provider.requests.items():
+            recorded = attempts[key.job_id, key.purpose, key.number]
+            self._require(requests <= recorded, f"{requests} requests of {key.job_id} were sent, {recorded} recorded")
+        for job_id, ended in unanswered.items():
+            faults = self._provider.failures[job_id] + len(self._lost_attempts(job_id, _MODEL_CALLS))
+            self._require(ended <= faults, f"{ended} calls of {job_id} have no answer, and {faults} faults ended one")
 
     def _check_journal(self) -> None:
         """Every step is done once and none is open; no call is open, and no ended job holds anything."""

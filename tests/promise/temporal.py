@@ -86,6 +86,15 @@ class Task:
         return self.run.ref.job_id
 
 
+@dataclass(frozen=True)
+class LostAttempt:
+    """An attempt at a step that a fault ended for Temporal; ``died`` says whether its process was dead by then."""
+
+    job_id: str
+    activity: str
+    died: bool
+
+
 class Worker(Protocol):
     """A process that polls for tasks."""
 
@@ -126,6 +135,7 @@ class SimulatedTemporal:
         """The processes whose next report of an outcome gets lost."""
         self.next_start = Reply.ARRIVES
         """How the next call that starts a workflow ends."""
+        self.lost_attempts: list[LostAttempt] = []
         self.started = 0
 
     async def start_workflow(self, code: Callable[..., Any], ref: JobRef, *, id: str, **_: object) -> None:  # noqa: A002 - the SDK's name
@@ -165,11 +175,28 @@ class SimulatedTemporal:
         task.process, task.attempt = None, task.attempt + 1
         task.due = self._seconds() + delay
 
+    def lose_attempt(self, task: Task) -> None:
+        """Give up the attempt under way because of a fault."""
+        self._note_loss(task)
+        self.give_up(task)
+
     def forget_process(self, process: Process) -> None:
         """Count the attempts of a process as lost."""
         for task in self.list_under_way():
             if task.process is process:
-                self.give_up(task)
+                self.lose_attempt(task)
+
+    def forget_workflows(self) -> None:
+        """Lose all workflows, while processes go on with their attempts."""
+        for task in self.list_under_way():
+            self._note_loss(task)
+        self.runs.clear()
+        self.tasks.clear()
+
+    def _note_loss(self, task: Task) -> None:
+        if task.command is not None and task.process is not None:
+            lost = LostAttempt(task.job, task.command.activity.__name__, not task.process.alive)
+            self.lost_attempts.append(lost)
 
     async def _do_workflow_task(self, task: Task, worker: Worker, attempt: int) -> None:
         """Run workflow code from its beginning to the first step without a result, or to its end."""

@@ -31,6 +31,8 @@ CLAIMS_LAPSE = 11.0
 """Seconds after which a claim has lapsed."""
 MOST_MOVES = 4_000
 """More moves than any history needs to end after its last fault."""
+DURABLE = "SELECT 1 FROM inbox WHERE message_id = ?"
+SENDING = "SELECT job_id, key FROM deliveries WHERE state = 'sending'"
 OPEN = "SELECT id, status FROM queue WHERE status NOT IN ('completed', 'failed', 'cancelled', 'dropped')"
 REPEATED_MESSAGE = "a repeated message"
 EFFECTS = {
@@ -65,11 +67,12 @@ class World:
         self.platform = Platform(layout.idempotency, layout.on_ambiguous)
         self.calls = CallsUnderWay()
         self.temporal = SimulatedTemporal(lambda: self.seconds)
-        self.promise = Specification(database.rows, self.platform, lambda: self.seconds)
+        self.provider = Provider(self.calls)
         self.stalled: set[str] = set()
         self._around = Surroundings(
-            self.temporal, self.calls, self.platform, Provider(self.calls), layout.separate, self._is_alive
+            self.temporal, self.calls, self.platform, self.provider, layout.separate, self._is_alive
         )
+        self.promise = Specification(database.rows, self._around, lambda: self.seconds)
         self._started = 0
         self.workers: dict[str, SimulatedWorker] = {}
         for name in (CONNECTED, OTHER) if layout.separate else (CONNECTED,):
@@ -124,13 +127,12 @@ class World:
         if under_way:
             task = under_way[number % len(under_way)]
             self._note(f"Temporal gives up {task}")
-            self.temporal.give_up(task)
+            self.temporal.lose_attempt(task)
 
     def lose_workflows(self) -> None:
         """Let Temporal lose all its workflows."""
         self._note("Temporal loses its workflows")
-        self.temporal.runs.clear()
-        self.temporal.tasks.clear()
+        self.temporal.forget_workflows()
 
     def lose_report(self, name: str) -> None:
         """Let the next report of a process to Temporal get lost."""
@@ -266,7 +268,8 @@ class World:
         for message in self.platform.messages if worker.runs_connector else ():
             if not message.acknowledged and (message.receiver is None or not message.receiver.alive):
                 self.effects[REPEATED_MESSAGE] += message.receiver is not None
-                message.receiver = worker.process
+                durable = bool(self._database.rows.read(DURABLE, message.message.id))
+                self.platform.deliver(message, worker.process, durable=durable)
                 worker.process.spawn(worker.receive(message))
                 return True
         for task in self.temporal.list_due(worker.queues)[:1]:
@@ -293,11 +296,17 @@ class World:
         """Start a process again after its death, and end what it has left."""
         process = self.workers[name].process
         process.kill()
+        self._note_sends_in_doubt(process)
         self.stalled.discard(name)
         self.temporal.forget_process(process)
         self.calls.end_all_of(process, Reply.GETS_LOST if sent else Reply.IS_REFUSAL)
         self._set_clock(self.seconds + A_START_TAKES)
         self._start(name)
+
+    def _note_sends_in_doubt(self, dead: Process) -> None:
+        """Note the chunks of which only a dead process knew whether it had sent them."""
+        jobs = {task.job for task in self.temporal.list_under_way() if task.process is dead}
+        self.platform.in_doubt.update(key for job_id, key in self._database.rows.read(SENDING) if job_id in jobs)
 
     def _set_clock(self, seconds: float) -> None:
         self._database.clock.now += timedelta(seconds=seconds - self.seconds)

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -26,18 +25,11 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from maestro.domain.errors import ConfigurationError, MaestroError, PortTaken, TemporalUnavailable
 from maestro.installation.data_folder import DataFolder
-from temporal.namespace import SEARCH_ATTRIBUTES
+from temporal import server
+from temporal.namespace import SEARCH_ATTRIBUTES, ensure_search_attributes
 from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing, wait_until_ready
-from temporal.server_process import (
-    ServerRecord,
-    find_binary,
-    find_process,
-    open_log,
-    read_process_from_proc,
-    read_process_with_ps,
-    read_record,
-)
-from tests.support.instance import until
+from temporal.server_process import ServerRecord, find_binary, find_process, open_log, read_record
+from tests.support.instance import free_port, until
 
 ROOT = Path(__file__).parents[2]
 QUICK = Timing(first_restart=0.05, grace=5.0)
@@ -116,15 +108,6 @@ async def start() -> AsyncIterator[Start]:
 @pytest.fixture
 def config(tmp_path: Path) -> ServerConfig:
     return ServerConfig(tmp_path / "data", free_port(), free_port(), timing=QUICK)
-
-
-def free_port() -> int:
-    """Return a free port below the range from which the system serves others meanwhile."""
-    while True:
-        with socket.socket() as probe:
-            port = random.randint(20000, 32000)
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
 
 
 def servers_of(config: ServerConfig) -> list[int]:
@@ -231,6 +214,27 @@ async def test_a_database_of_an_older_release_gets_the_new_search_attributes(
     started = await start(config)
     client = await Client.connect(started.server.address)
     assert await keyword_attributes(client) >= set(SEARCH_ATTRIBUTES)
+
+
+async def test_a_server_that_pauses_while_its_attributes_are_listed_is_waited_for(
+    start: Start, config: ServerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    async def pause_at_first(client: Client, namespace: str) -> None:
+        calls.append(namespace)
+        [pid] = servers_of(config)
+        if len(calls) == 1:
+            await suspend(pid)
+        try:
+            await ensure_search_attributes(client, namespace)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    monkeypatch.setattr(server, "ensure_search_attributes", pause_at_first)
+    started = await start(config)
+    assert len(calls) == 2
+    assert servers_of(config) == [started.pid]
 
 
 async def test_the_database_is_in_wal_mode(start: Start, config: ServerConfig) -> None:
@@ -440,17 +444,6 @@ async def test_a_record_of_another_process_is_not_believed(
 
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="needs ps")
-def test_both_ways_to_recognise_a_process_agree() -> None:
-    by_ps = read_process_with_ps(os.getpid())
-    assert by_ps == read_process_with_ps(os.getpid())
-    assert by_ps is not None
-    assert read_process_with_ps(2**22) is None
-    if Path("/proc/self/stat").exists():
-        by_proc = read_process_from_proc(os.getpid())
-        assert by_proc is not None
-        assert by_ps.command == by_proc.command.rstrip()
-
-
 # Refusals
 
 

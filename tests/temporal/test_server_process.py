@@ -1,6 +1,7 @@
 """The process of a server: its watch, its record, and its end before that is written."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from temporal.server_process import (
     ServerRecord,
     Timing,
     find_process,
+    read_process_from_proc,
+    read_process_with_ps,
     read_record,
     start_watch_process,
 )
@@ -65,3 +68,14 @@ async def test_a_death_before_the_record_is_written_leaves_no_server() -> None:
     if seen is not None:
         record = ServerRecord(pid=pid, started=seen.started, command=(seen.command,), program="", port=1, ui_port=2)
         await asyncio.wait_for(ServerProcess(record).wait_for_end(), 10)
+
+
+def test_both_ways_to_recognise_a_process_agree() -> None:
+    by_ps = read_process_with_ps(os.getpid())
+    assert by_ps == read_process_with_ps(os.getpid())
+    assert by_ps is not None
+    assert read_process_with_ps(2**22) is None
+    if Path("/proc/self/stat").exists():
+        by_proc = read_process_from_proc(os.getpid())
+        assert by_proc is not None
+        assert by_ps.command == by_proc.command.rstrip()
