@@ -10,6 +10,7 @@ import structlog
 
 from connectors.base import AccountRefused, AmbiguousSend, ConnectorState, KnownChannel
 from connectors.discord import connector as connecting
+from maestro.domain.errors import StoreBusy
 from maestro.domain.messages import Addressing, IncomingMessage
 from tests.support.discord_bot import address, bot, chunk, connected, heard, states
 from tests.support.discord_server import TOKEN, Channel, DiscordServer, Fault, User
@@ -376,6 +377,22 @@ async def test_a_store_that_is_broken_at_first_costs_no_direct_message(
     discord.write(ann, direct, "while you were away")
     async with connected(discord, context):
         await has_heard(context, "while you were away")
+
+
+async def test_a_store_that_is_busy_at_the_report_gets_the_state_later(
+    discord: DiscordServer, context: MemoryContext, ann: User, square: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, failures = context.report, [StoreBusy("the database is locked")] * 2
+
+    async def fail_twice(state: ConnectorState, detail: str = "") -> None:
+        if state is ConnectorState.RUNNING and failures:
+            raise failures.pop()
+        await report(state, detail)
+
+    monkeypatch.setattr(context, "report", fail_twice)
+    async with connected(discord, context):
+        await until(lambda: states(context)[-1] is ConnectorState.RUNNING, what="the state RUNNING")
+    assert failures == []
 
 
 async def test_what_breaks_in_an_event_is_told_without_what_was_said(
