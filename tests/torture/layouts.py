@@ -104,9 +104,14 @@ class Member(Protocol):
         ...
 
 
+REASONS, BUG = ("maestro: ", "maestro.domain.errors."), "maestro: unexpected"
+"""How a line begins that names the reason of an end: the command prints a sentence, Python the class of the error."""
+
+
 def is_refusal(output: Sequence[str], ready: str) -> bool:
-    """Return whether a process with this output since its start was not ready, and named a reason that is no bug."""
-    return not any(ready in line or "unexpected" in line or "Traceback" in line for line in output)
+    """Return whether a process with this output since its start was not ready, and ended with a reason, not a bug."""
+    reasons = [line for line in output if line.startswith(REASONS)]
+    return bool(reasons) and not reasons[-1].startswith(BUG) and not any(ready in line for line in output)
 
 
 class Layout(ABC):

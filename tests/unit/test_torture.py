@@ -158,8 +158,10 @@ def test_only_the_first_parts_come_in_order_where_others_wait_for_an_agent() -> 
 
 
 def test_a_process_that_ends_by_a_bug_does_not_refuse_to_start() -> None:
-    assert is_refusal(["maestro: the store did not answer: database is locked."], READY)
+    assert is_refusal(["maestro: the store did not answer: the server closed the connection unexpectedly"], READY)
+    assert is_refusal(["Traceback (most recent call last):", "maestro.domain.errors.StoreBusy: locked"], READY)
     assert not is_refusal(["maestro: unexpected KeyError"], READY)
+    assert not is_refusal(["Traceback (most recent call last):", "KeyError: 1"], READY)
     assert not is_refusal([READY, "maestro: the store did not answer"], READY)
 
 
