@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,8 @@ def pytest_configure() -> None:
         if ours or re.search(r"_(API_KEY|BASE_URL)(_\d+)?$", name):
             del os.environ[name]
     os.environ.update(GO)
+    # A shell that starts the tests in the background lets them ignore Ctrl-C, and with them all that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if postgresql.wanted():
         postgresql.prepare()  # before the workers start, so that they inherit the address of the server
     share_compiled_statements()

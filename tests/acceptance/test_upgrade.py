@@ -65,9 +65,16 @@ class Upgraded:
         return Evidence(self.folder / "data")
 
     def client(self, channel: str) -> AbstractAsyncContextManager[WebClient]:
-        """Connect the client that used this channel before the upgrade, with what it knew."""
-        known = json.loads((self.folder / CLIENTS).read_text())[channel]
-        return web_client(self.ports.web, channelId=channel, **known)
+        """Connect the client that used this channel before the upgrade, with the last message that it got.
+
+        Its token has expired since the recording; on loopback, without a password, the user needs none.
+        """
+        return web_client(self.ports.web, channelId=channel, lastId=self.known(channel)["lastId"])
+
+    def known(self, channel: str) -> dict[str, Any]:
+        """Return what the client of this channel knew before the upgrade: its token and its last message."""
+        known: dict[str, Any] = json.loads((self.folder / CLIENTS).read_text())[channel]
+        return known
 
     async def read(self, path: str) -> Any:
         """Return what the API answers."""
@@ -124,6 +131,14 @@ async def test_what_was_open_is_answered_once_and_in_order_with_the_encrypted_ke
     assert upgraded.evidence.calls(jobs[0]["id"]) == {"interrupted": 1, "answered": 1}
     assert upgraded.evidence.calls(jobs[1]["id"]) == {"answered": 1}
     assert [[request.key for request in upgraded.llm.matching(text)] for text in (OPEN, BEHIND)] == [[KEY]] * 2
+
+
+async def test_a_token_from_before_the_upgrade_is_recognised(upgraded: Upgraded) -> None:
+    headers = {"Authorization": f"Bearer {upgraded.known('kitchen')['resumeToken']}"}
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{upgraded.ports.web}", headers=headers) as client:
+        answer = await client.post("/api/message", json={"content": "hello", "channelId": "kitchen"})
+    # It is hours older than a login may be (webui.sessionHours); a forged one would be called invalid.
+    assert (answer.status_code, "has expired" in answer.json()["message"]) == (401, True)
 
 
 async def test_conversations_and_prompts_are_there(upgraded: Upgraded) -> None:
