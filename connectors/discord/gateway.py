@@ -253,6 +253,8 @@ class DiscordSession(discord.Client):
             await self._connector.report_broken("the connection to Discord is lost; Maestro reconnects")
 
     async def _report_running(self) -> None:
+        if self.is_closed():  # A repeated report must not replace the state of the process that runs the bot next.
+            return
         name, servers = self.user.name if self.user else "", len(self.guilds)
         detail = f"as {name} on {servers} {'server' if servers == 1 else 'servers'}"
         await self._connector.report_running(detail)
