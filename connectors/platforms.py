@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, cast
 
 from connectors.options import Instance, Options
@@ -46,14 +47,26 @@ class Platform:
 
 def platforms() -> tuple[str, ...]:
     """Return the sorted names of the installed platforms."""
-    return tuple(sorted({point.name for point in entry_points(group=ENTRY_POINTS)}))
+    return tuple(sorted(_registered()))
 
 
 def platform(name: str) -> Platform:
     """Return the description of a platform; raises ``ConfigurationError`` that names the installed platforms."""
-    for point in entry_points(group=ENTRY_POINTS, name=name):
-        entry = point.load()
-        if not isinstance(entry, Platform):
-            raise ConfigurationError(f"the entry point {name} of {ENTRY_POINTS} is not a connectors.platforms.Platform")
-        return entry
-    raise ConfigurationError(f"there is no connector for {name!r}; the installed ones are: {', '.join(platforms())}")
+    point = _registered().get(name)
+    if point is None:
+        installed = ", ".join(platforms())
+        raise ConfigurationError(f"there is no connector for {name!r}; the installed ones are: {installed}")
+    entry = point.load()
+    if not isinstance(entry, Platform):
+        raise ConfigurationError(f"the entry point {name} of {ENTRY_POINTS} is not a connectors.platforms.Platform")
+    return entry
+
+
+@cache
+def _registered() -> Mapping[str, EntryPoint]:
+    """Return the entry points of the platforms by name.
+
+    They are read once in a process, because this opens a file of each installed package, and the start and every change
+    of a bot need them several times.
+    """
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}

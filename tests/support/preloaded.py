@@ -9,11 +9,13 @@ from pathlib import Path
 import httpx
 from structlog.testing import capture_logs
 
+from connectors.platforms import platform, platforms
 from maestro.cli.main import COMMANDS, load_command
 from maestro.domain.llm.calls import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account
 from maestro.scanner.scanner import shipped_rules
+from maestro.store.engine.statements import PreparedStatement
 from tests.support import composed
 from tests.support.fresh_store import copy_new_databases
 from tests.support.job_rows import JobRows
@@ -47,7 +49,10 @@ async def warm() -> None:
 
 
 async def compile_statements() -> None:
-    """Answer a message: what this compiles, no process compiles again."""
+    """Compile each prepared statement for both databases, and what SQLAlchemy needs for a message: once for all."""
+    gc.unfreeze()  # What the product has imported is frozen, and not listed.
+    for statement in [thing for thing in gc.get_objects() if isinstance(thing, PreparedStatement)]:
+        _ = statement._for_sqlite, statement._for_postgresql
     with tempfile.TemporaryDirectory() as folder, capture_logs():
         rows = JobRows.at(Path(folder))
         await Spoken(rows).answered("hello", "good day")
@@ -58,12 +63,14 @@ share_compiled_statements()
 copy_new_databases()
 share_trusted_certificates()
 asyncio.run(warm())
-asyncio.run(compile_statements())
 for name in COMMANDS:
     load_command(name)
 for name in LATE:
     import_module(name)
+for name in platforms():
+    import_module(platform(name).connector.partition(":")[0])
 shipped_rules()
+asyncio.run(compile_statements())
 asyncio.run(httpx.AsyncClient().aclose())  # loads the certificates that all clients share
 
 gc.collect()

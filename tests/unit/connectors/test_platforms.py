@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
+import connectors.platforms
 from connectors.options import Instance
 from connectors.platforms import platform, platforms
 from maestro.domain.errors import ConfigurationError
@@ -40,7 +43,15 @@ def make(instance, context):
 
 
 @pytest.fixture
-def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def read_anew() -> Iterator[None]:
+    """Let a test, and those after it, read the entry points for themselves."""
+    connectors.platforms._registered.cache_clear()
+    yield
+    connectors.platforms._registered.cache_clear()
+
+
+@pytest.fixture
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_anew: None) -> Path:
     """Install a package that connects paper."""
     package, described = tmp_path / "paper_connector", tmp_path / "paper_connector-1.0.dist-info"
     package.mkdir()
@@ -80,6 +91,18 @@ def test_a_platform_that_nobody_connects_is_named_with_those_that_there_are() ->
         match="there is no connector for 'icq'; the installed ones are: discord, slack, telegram, whatsapp",
     ):
         platform("icq")
+
+
+def test_the_entry_points_are_read_once(read_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups: list[str] = []
+
+    def entry_points(group: str) -> metadata.EntryPoints:
+        groups.append(group)
+        return metadata.entry_points(group=group)
+
+    monkeypatch.setattr(connectors.platforms, "entry_points", entry_points)
+    assert [platform(name).name for name in platforms()] == ["discord", "slack", "telegram", "whatsapp"]
+    assert groups == ["maestro.connectors"]
 
 
 def test_something_else_under_the_entry_point_is_told(paper: Path) -> None:
