@@ -19,7 +19,7 @@ from connectors.base import Capabilities, ConnectorContext, ConnectorState
 from connectors.failures import AccountRefused, FailureScope, PermanentFetch, PermanentSend, RetryableFetch
 from connectors.options import Instance, Options
 from connectors.webhooks import WebhookEndpoint
-from maestro.domain.errors import InvalidMessage, MaestroError
+from maestro.domain.errors import InvalidMessage, MaestroError, StoreBusy
 from maestro.domain.messages import AcceptedMessage, ControlWord, IncomingMessage, OutgoingMessage
 from maestro.fetch import FetchAccess, Fetched, FetchFailed, FetchLimits, FetchRefused, download
 
@@ -95,7 +95,10 @@ class AccountConnector:
         self.account = instance.account
         self.token_digest = instance.token_digest
         self._context = context
+        self._latest: tuple[ConnectorState, str] | None = None
+        """The last state to report; None while the connector does not run."""
         self._reported: tuple[ConnectorState, str] | None = None
+        self._report_lock = asyncio.Lock()
         self._refusal: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
@@ -107,6 +110,8 @@ class AccountConnector:
         except AccountRefused as refused:
             await self._report_state(ConnectorState.FAILED, str(refused))
             raise
+        finally:
+            self._latest = None  # A late report must not replace the state of the process that runs the bot next.
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return the HTTP routes to which the platform posts; none for a connector without a webhook."""
@@ -159,9 +164,24 @@ class AccountConnector:
             raise
 
     async def _report_state(self, state: ConnectorState, detail: str = "") -> None:
-        self._reported = None  # None until the store has the state, so that a failed report is repeated
-        await self._context.report(state, detail)
-        self._reported = (state, detail)
+        """Report a state; repeat this until the store has it, the state has changed, or the connector has ended.
+
+        Libraries catch the errors of their event handlers, so a report that failed there would not be made again.
+        """
+        report = self._latest = (state, detail)
+        self._reported = None
+        for pause in backoff_seconds():
+            async with self._report_lock:
+                if self._latest is not report:
+                    return
+                try:
+                    await self._context.report(state, detail)
+                except StoreBusy as error:
+                    log.warning(f"{self.platform}.report_postponed", account=self.account, reason=str(error))
+                else:
+                    self._reported = report
+                    return
+            await asyncio.sleep(pause)
 
 
 async def run_until_one_fails(*work: Awaitable[None]) -> None:

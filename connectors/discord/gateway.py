@@ -153,12 +153,12 @@ class DiscordSession(discord.Client):
     async def on_ready(self) -> None:
         """Read missed direct messages, which no event announces, and report that the bot runs."""
         await retry_until_done(self._read_direct_channels)
-        await retry_until_done(self._report_running)
+        await self._report_running()
 
     async def on_resumed(self) -> None:
         """Report that the bot runs again; Discord sends the missed events of a resumed session itself."""
         self._resumed.set()
-        await retry_until_done(self._report_running)
+        await self._report_running()
 
     async def on_disconnect(self) -> None:
         """Report a lost connection to operators, unless the connection returns within the grace period."""
@@ -167,7 +167,8 @@ class DiscordSession(discord.Client):
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._resumed.wait()
         except TimeoutError:
-            await retry_until_done(self._report_lost)
+            if not self.is_closed():
+                await self._connector.report_broken("the connection to Discord is lost; Maestro reconnects")
 
     async def on_error(self, event_method: str, /, *_: object, **__: object) -> None:
         """Log only the class of an error; the library's own log line would quote messages of users."""
@@ -248,12 +249,8 @@ class DiscordSession(discord.Client):
         number = self.user.id if self.user is not None else 0
         return DiscordBot(self._connector.account, number, every_line=not self._options.require_mention)
 
-    async def _report_lost(self) -> None:
-        if not (self.is_closed() or self._resumed.is_set()):
-            await self._connector.report_broken("the connection to Discord is lost; Maestro reconnects")
-
     async def _report_running(self) -> None:
-        if self.is_closed():  # A repeated report must not replace the state of the process that runs the bot next.
+        if self.is_closed():  # Reading the channels may have taken until after the end of the session.
             return
         name, servers = self.user.name if self.user else "", len(self.guilds)
         detail = f"as {name} on {servers} {'server' if servers == 1 else 'servers'}"
