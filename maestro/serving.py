@@ -207,13 +207,17 @@ class Server(uvicorn.Server):
         self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start serving, then call ``serving``."""
+        """Start serving, then call ``serving``; if that fails, close the port, because uvicorn would leave it open."""
         await super().startup(sockets)
         for bound in sockets or ():
             # asyncio uses one number for the kernel's queue and the accepts per wake-up, so its length is set here.
             bound.listen(BACKLOG)
         if self._serving is not None:
-            await self._serving()
+            try:
+                await self._serving()
+            except BaseException:
+                await self.shutdown(sockets)
+                raise
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Call ``closing``, then shut down."""
