@@ -247,3 +247,9 @@ def test_the_published_ledger_is_without_a_fault() -> None:
     assert {name: [run["figures"][name] for run in proof.read() if run["figures"][name]] for name in FIGURES} == {
         name: [] for name in FIGURES
     }
+
+
+def test_each_published_run_has_a_thousand_kills_of_committed_code() -> None:
+    runs = proof.read()
+    assert {(run["kills"], run["ordered"]) for run in runs} == {(1_000, 1_000)}
+    assert [commit for run in runs for commit in run["commits"] if not commit.isalnum()] == []
