@@ -96,7 +96,7 @@ class AccountConnector:
         self.token_digest = instance.token_digest
         self._context = context
         self._latest: tuple[ConnectorState, str] | None = None
-        """The last state to report; None while the connector does not run."""
+        """The newest state to report; None before the first one and after the end of ``run``."""
         self._reported: tuple[ConnectorState, str] | None = None
         self._report_lock = asyncio.Lock()
         self._refusal: asyncio.Future[None] | None = None

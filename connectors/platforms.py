@@ -47,12 +47,12 @@ class Platform:
 
 def platforms() -> tuple[str, ...]:
     """Return the sorted names of the installed platforms."""
-    return tuple(sorted(_registered()))
+    return tuple(sorted(_entry_points_by_name()))
 
 
 def platform(name: str) -> Platform:
     """Return the description of a platform; raises ``ConfigurationError`` that names the installed platforms."""
-    point = _registered().get(name)
+    point = _entry_points_by_name().get(name)
     if point is None:
         installed = ", ".join(platforms())
         raise ConfigurationError(f"there is no connector for {name!r}; the installed ones are: {installed}")
@@ -63,10 +63,13 @@ def platform(name: str) -> Platform:
 
 
 @cache
-def _registered() -> Mapping[str, EntryPoint]:
+def _entry_points_by_name() -> Mapping[str, EntryPoint]:
     """Return the entry points of the platforms by name.
 
     They are read once in a process, because this opens a file of each installed package, and the start and every change
     of a bot need them several times.
     """
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    points = tuple(entry_points(group=ENTRY_POINTS))
+    return {
+        point.name: point for point in reversed(points)
+    }  # Of two packages with the same name, the first one counts.

@@ -31,7 +31,7 @@ class Door:
     numbers: Iterator[int] = field(default_factory=count)
 
     def say(self, content: str, user: str = "grace", channel: str = GENERAL, reply_to: str = "", files: int = 0) -> Job:
-        """Have somebody say something; return its job."""
+        """Accept a message; return its job."""
         message = IncomingMessage(
             id=f"m-{next(self.numbers)}",
             address=Address(platform="web", channel=channel),

@@ -289,7 +289,7 @@ async def test_a_task_is_done_with_the_persona_and_nothing_that_was_said(spoken:
 
 
 def replied(spoken: Spoken, folder: Path, text: str) -> str:
-    """Have somebody say something in reply to what the platform knows as m-1, up to the prompt; return its job."""
+    """Accept a reply to the message with the platform's id m-1, and build its prompt; return its job."""
     job_id = spoken.rows.add(text)
     with closing(sqlite3.connect(folder / "one" / "maestro.db")) as database, database:
         database.execute("UPDATE inbox SET reply_to = 'm-1' WHERE job_id = ?", (job_id,))

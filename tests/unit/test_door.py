@@ -38,7 +38,7 @@ class Door:
     numbers: Iterator[int] = field(default_factory=count)
 
     def accept(self, content: str, channel: str = GROUP, user: str = "grace", **more: Any) -> AcceptedMessage:
-        """Have somebody say something."""
+        """Accept a message."""
         return self.intake.accept_message(
             IncomingMessage(
                 id=f"m-{next(self.numbers)}",
@@ -51,7 +51,7 @@ class Door:
         )
 
     def say(self, content: str, channel: str = DIRECT, user: str = "grace", **more: Any) -> Job:
-        """Have somebody say something; return its job."""
+        """Accept a message; return its job."""
         return self.job(self.accept(content, channel, user, **more).job_id)
 
     def job(self, job_id: str) -> Job:

@@ -1,4 +1,4 @@
-"""A message that somebody changes on the platform: while it waits the new text counts, later it is only counted."""
+"""A message that its author changes on the platform: while it waits the new text counts, later it is only counted."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -30,7 +30,7 @@ class Desk:
             tx.agents.save_agent(Agent(slug="boss", name="Boss", role=CONDUCTOR, created_at=now, updated_at=now))
 
     def accept(self, number: str, content: str, edit_of: str = "", user: str = "grace") -> AcceptedMessage:
-        """Have somebody say or change something in a direct message."""
+        """Accept a direct message, or a change of one."""
         sent = self.rows.clock.now + timedelta(seconds=1)
         message = IncomingMessage(
             id=number, address=HERE, user_id=user, content=content, sent_at=sent, is_direct=True, edit_of=edit_of

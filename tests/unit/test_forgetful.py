@@ -1,4 +1,4 @@
-"""Threads that nobody waits for."""
+"""Threads without a caller that waits for them."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Keys of accounts at rest: nobody reads them from the database (docs/decisions.md: secrets at rest)."""
+"""Keys of accounts at rest: they cannot be read from the database (docs/decisions.md: secrets at rest)."""
 
 from pathlib import Path
 

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def say(store: Store) -> Say:
-    """Have somebody say something; return its job."""
+    """Accept a message; return its job."""
     intake = Intake(store, lambda: IntakeRules(100, EVERYBODY), lambda: None)
     numbers = iter(range(100))
 

@@ -43,7 +43,7 @@ def statuses(store: Store) -> dict[str, AgentStatus]:
 
 
 def binding(store: Store, address: Address = CODE) -> AgentChannel | None:
-    """Return who answers there."""
+    """Return the binding of an agent to a channel."""
     with store.view() as tx:
         return tx.agents.find_binding(address)
 
@@ -109,7 +109,7 @@ def edit(store: Store, slug: str, **fields: object) -> None:
 
 
 def history(store: Store, slug: str) -> list[str]:
-    """Return who made each version of an agent, the first one first."""
+    """Return the author of each version of an agent, oldest first."""
     with store.view() as tx:
         return [version.actor for version in tx.agents.versions.list_versions(tx.agents.get_agent_by_slug(slug))][::-1]
 

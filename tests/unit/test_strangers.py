@@ -1,4 +1,4 @@
-"""People whom nobody knows: they cost nothing, and are let in by a code (docs/decisions.md: access)."""
+"""Unknown users cost nothing, and get access with a code (docs/decisions.md: access)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class Door:
     numbers: Iterator[int] = field(default_factory=count)
 
     def accept(self, content: str, user: str, channel: str = MINE, platform: str = "slack") -> AcceptedMessage:
-        """Have somebody write in a direct channel."""
+        """Accept a message in a direct channel."""
         return self.intake.accept_message(
             IncomingMessage(
                 id=f"m-{next(self.numbers)}",
@@ -62,7 +62,7 @@ class Door:
         )
 
     def say(self, content: str, user: str = "grace", channel: str = MINE, platform: str = "slack") -> Job:
-        """Have somebody write in a direct channel; return the job."""
+        """Accept a message in a direct channel; return its job."""
         return self.job(self.accept(content, user, channel, platform).job_id)
 
     def job(self, job_id: str) -> Job:
@@ -87,7 +87,7 @@ class Door:
             act(tx)
 
     def approve(self, which: str, *, as_owner: bool = False) -> None:
-        """Let somebody in."""
+        """Give a user access."""
         self.decide(lambda tx: pairing.approve_pairing(tx, which, "operator", as_owner=as_owner))
 
     def invite(self, *, as_owner: bool = False) -> str:

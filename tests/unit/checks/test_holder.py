@@ -1,4 +1,4 @@
-"""Who has a data folder, told without taking it."""
+"""The holder of a data folder is read without taking the folder."""
 
 import os
 import subprocess

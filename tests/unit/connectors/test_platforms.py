@@ -43,15 +43,15 @@ def make(instance, context):
 
 
 @pytest.fixture
-def read_anew() -> Iterator[None]:
-    """Let a test, and those after it, read the entry points for themselves."""
-    connectors.platforms._registered.cache_clear()
+def fresh_entry_points() -> Iterator[None]:
+    """Empty the cache of entry points before and after a test."""
+    connectors.platforms._entry_points_by_name.cache_clear()
     yield
-    connectors.platforms._registered.cache_clear()
+    connectors.platforms._entry_points_by_name.cache_clear()
 
 
 @pytest.fixture
-def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_anew: None) -> Path:
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_entry_points: None) -> Path:
     """Install a package that connects paper."""
     package, described = tmp_path / "paper_connector", tmp_path / "paper_connector-1.0.dist-info"
     package.mkdir()
@@ -93,7 +93,7 @@ def test_a_platform_that_nobody_connects_is_named_with_those_that_there_are() ->
         platform("icq")
 
 
-def test_the_entry_points_are_read_once(read_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entry_points_are_read_once(fresh_entry_points: None, monkeypatch: pytest.MonkeyPatch) -> None:
     groups: list[str] = []
 
     def entry_points(group: str) -> metadata.EntryPoints:
@@ -103,6 +103,17 @@ def test_the_entry_points_are_read_once(read_anew: None, monkeypatch: pytest.Mon
     monkeypatch.setattr(connectors.platforms, "entry_points", entry_points)
     assert [platform(name).name for name in platforms()] == ["discord", "slack", "telegram", "whatsapp"]
     assert groups == ["maestro.connectors"]
+
+
+def test_the_first_of_two_packages_with_one_name_counts(
+    fresh_entry_points: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [
+        metadata.EntryPoint("paper", f"connectors.{name}.platform:platform", "maestro.connectors")
+        for name in ("slack", "discord")
+    ]
+    monkeypatch.setattr(connectors.platforms, "entry_points", lambda group: both)
+    assert platform("paper").name == "slack"
 
 
 def test_something_else_under_the_entry_point_is_told(paper: Path) -> None:

@@ -31,7 +31,7 @@ class BusyStore(MemoryContext):
 
 
 class Bot(AccountConnector):
-    """A connector of which the tests make the reports."""
+    """A connector that receives nothing; the tests call its methods that report a state."""
 
     platform = "paper"
 
@@ -41,7 +41,7 @@ class Bot(AccountConnector):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> BusyStore:
-    """Return a store whose refusals cost a moment."""
+    """Return a store; a report that it refuses is repeated at once."""
     monkeypatch.setattr(account, "backoff_seconds", lambda: iter([0.0] * 1_000))
     return BusyStore()
 

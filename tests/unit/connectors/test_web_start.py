@@ -14,7 +14,7 @@ from tests.support.web_server import SIGNING_KEY
 
 
 async def test_why_the_port_cannot_be_had_is_on_record_before_anybody_hears_of_it() -> None:
-    """Who hears of it ends the process."""
+    """The process ends as soon as it gets the error."""
 
     class Slow(MemoryContext):
         async def report(self, state: ConnectorState, detail: str = "") -> None:

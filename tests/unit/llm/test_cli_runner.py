@@ -1,4 +1,4 @@
-"""The command ``claude`` answers, fails and hangs, and nobody of it is left, whatever it does."""
+"""The command ``claude`` answers, fails and hangs, and no process of it is left, whatever it does."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The demo model answers the local person, and nobody else (docs/decisions.md: demo model)."""
+"""The demo model answers the local person, and no other user (docs/decisions.md: demo model)."""
 
 import time
 from datetime import timedelta
