@@ -114,8 +114,7 @@ class ScheduleKeeper:
             if due or desired.id in to_retry or _is_outdated(row, desired)
         ]
         outcomes = await gather_limited(AT_ONCE, lambda pair: self._update_schedule(client, *pair), changed)
-        await asyncio.to_thread(self._record_outcomes, [*snapshot.unreadable, *filter(None, outcomes)])
-        await asyncio.to_thread(self._start_overdue_runs, changed)
+        await asyncio.to_thread(self._record_outcomes, [*snapshot.unreadable, *filter(None, outcomes)], changed)
         await gather_limited(AT_ONCE, partial(self._remove_schedule, client), self._known - snapshot.ids)
         self._known |= snapshot.ids
         self._seen = snapshot.stamp
@@ -163,29 +162,32 @@ class ScheduleKeeper:
                 unreadable.append(FollowedSchedule(planned, planned.followed, str(error)))
         return ScheduleSnapshot(stamp, ids, schedules, unreadable)
 
-    def _record_outcomes(self, outcomes: Sequence[FollowedSchedule]) -> None:
+    def _record_outcomes(
+        self, outcomes: Sequence[FollowedSchedule], sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]
+    ) -> None:
+        """Store the outcomes, and start the runs of one-time schedules that became due before Temporal had them.
+
+        Both in one transaction: a row whose outcome is stored is not sent again, so its run would wait for the next
+        full comparison.
+        """
         changed = [
             outcome
             for outcome in outcomes
             if (outcome.planned.followed, outcome.planned.follow_error) != (outcome.digest, outcome.error)
         ]
-        for outcome in changed:
-            if outcome.error:
-                log.warning("schedule.not_followed", schedule=outcome.planned.ref, reason=outcome.error)
-        if changed:
-            with self._store.begin() as tx:
-                tx.background.schedules.store_results(changed)
-
-    def _start_overdue_runs(self, sent: Sequence[tuple[ScheduleColumns, DesiredSchedule]]) -> None:
-        """Start the runs of one-time schedules that became due before Temporal had the schedules."""
         once = [
             (planned.ref, desired.id) for planned, desired in sent if planned.ended_at is None and runs_once(planned)
         ]
-        if once:
-            with self._store.begin() as tx:
-                begun = [ref for ref, temporal_id in once if tx.background.runs.begin_missed_run(ref, temporal_id)]
-            for ref in begun:
-                log.info("schedule.late", schedule=ref)
+        if not changed and not once:
+            return
+        with self._store.begin() as tx:
+            tx.background.schedules.store_results(changed)
+            begun = [ref for ref, temporal_id in once if tx.background.runs.begin_missed_run(ref, temporal_id)]
+        for outcome in changed:
+            if outcome.error:
+                log.warning("schedule.not_followed", schedule=outcome.planned.ref, reason=outcome.error)
+        for ref in begun:
+            log.info("schedule.late", schedule=ref)
 
 
 def _is_outdated(planned: ScheduleColumns, desired: DesiredSchedule) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice, takewhile
 from pathlib import Path
+from unittest.mock import Mock
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -31,6 +32,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent
+from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import JobRef, JobStatus
 from maestro.domain.schedules import expressions as domain
 from maestro.domain.schedules.edits import NewSchedule
@@ -38,6 +40,7 @@ from maestro.domain.schedules.expressions import clocks_change, read_schedule, r
 from maestro.domain.schedules.schedule import Cron, Heartbeat, ScheduleColumns
 from maestro.domain.schedules.times import times_after
 from maestro.domain.settings.jobs import ScheduleSettings
+from maestro.store.background.schedules import ScheduleRuns
 from maestro.store.store import Store
 from temporal.client import connect
 from temporal.dispatcher import Queues, RunSettings
@@ -389,3 +392,20 @@ async def test_a_reminder_of_which_temporal_hears_too_late_comes_all_the_same(pl
     await place.keeper().update_schedules(place.client)
     assert place.row(ref).runs == 1
     assert (await place.handle(ref).describe()).schedule.state.paused
+
+
+async def test_a_late_reminder_comes_although_the_store_fails_once_it_is_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Temporal has the schedule, and the connection to the store is cut before the run has begun."""
+    keeper = place.keeper()
+    await keeper.update_schedules(place.client)  # the next full comparison is an hour away
+    ref = place.plan("in 20m")
+    place.change(ref, anchored_at=place.row(ref).anchored_at - timedelta(hours=1))
+    with monkeypatch.context() as cut:
+        cut.setattr(ScheduleRuns, "begin_missed_run", Mock(side_effect=StoreBusy("cut")))
+        with pytest.raises(StoreBusy):
+            await keeper.update_schedules(place.client)
+    assert await place.there(ref)
+    await keeper.update_schedules(place.client)
+    assert place.row(ref).runs == 1
