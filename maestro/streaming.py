@@ -223,10 +223,10 @@ class DraftStreamer:
         mark = await asyncio.to_thread(self._store.mark)
         if mark == self._last_mark and not self._is_due_again:
             return
-        self._last_mark = mark
         current = await asyncio.to_thread(
             self._store.read, lambda tx: tx.deliveries.drafts.list_drafts_on_accounts(list(connectors))
         )
+        self._last_mark = mark  # not before: a check that fails is repeated although the store does not change
         # Drafts from before streaming was switched off are updated until their jobs end.
         self._has_drafts = bool(current)
         known = {addressed.draft.job_id for addressed in current}

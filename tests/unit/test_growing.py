@@ -1,11 +1,13 @@
 """Drafts are shown once, at their pace, and whatever becomes of that, the answer does not wait for it for long."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,7 @@ from connectors.hub import ConnectorHub
 from maestro import streaming
 from maestro.domain.deliveries import Delivery, DeliveryPurpose, JobFile
 from maestro.domain.drafts import IN_FILES, PLACEHOLDER, STOPPED, Draft, DraftState
+from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.streaming import DraftStreamer
@@ -365,3 +368,25 @@ async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(benc
             tx.deliveries.drafts.save_draft_text(other, 1, "of another")
         await bench.shows("of another")
     assert "p-1" not in {call.edits for call in bench.screen.calls if call.content != "of another"}
+
+
+async def test_what_a_busy_store_did_not_tell_is_shown_without_another_change(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "PAUSE_SECONDS", 0.01)
+    async with bench.showing():
+        bench.write("The fox")
+        await bench.shows("The fox")
+        await bench.until(lambda: not bench.answers._is_due_again)
+        read, failed = bench.rows.store.read, threading.Event()
+
+        def fail_once(*given: Any, **named: Any) -> Any:
+            if failed.is_set():
+                return read(*given, **named)
+            failed.set()
+            raise StoreBusy("locked")
+
+        monkeypatch.setattr(bench.rows.store, "read", fail_once)
+        bench.write("The fox jumps")
+        await bench.shows("The fox jumps")
+        assert failed.is_set()
