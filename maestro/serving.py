@@ -220,9 +220,16 @@ class Server(uvicorn.Server):
                 raise
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Call ``closing``, then shut down."""
+        """Call ``closing``, then shut down.
+
+        A connection that was accepted in the moment of the shutdown is not told of it. uvicorn would serve such a
+        client for as long as the process runs, although another process has taken the port over.
+        """
         self._closing()
         await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

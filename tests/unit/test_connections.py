@@ -1,19 +1,30 @@
 """Clients that only connect keep nobody out, and cost no more descriptors than a port may have."""
 
+import asyncio
 import resource
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 from websockets.sync.client import connect
 
 from maestro.domain.network import TrustedProxies
-from maestro.serving import ConnectionLimits
+from maestro.serving import (
+    ConnectionLimits,
+    ListenAddress,
+    Server,
+    listen_on_address,
+    serve_until_cancelled,
+    uvicorn_config,
+)
 from tests.support.limited_server import REQUEST_SECONDS
 
 FILES = 1024
@@ -95,6 +106,36 @@ def test_a_connection_goes_on_as_long_as_its_client_finishes_its_requests() -> N
 
         client.sendall(UNFINISHED)
         assert _is_closed(client)
+
+
+async def test_a_connection_that_is_accepted_in_the_moment_of_the_shutdown_is_closed() -> None:
+    """Its client would otherwise send every later request to a server that has ended, and be told 404."""
+    loop = asyncio.get_running_loop()
+    client, accepted = socket.socketpair()
+    options = uvicorn_config(Starlette())
+    opening: list[asyncio.Task[object]] = []
+
+    def accept() -> None:
+        protocol: Callable[..., Any] = options.http_protocol_class
+        begin = partial(protocol, config=options, server_state=server.server_state, app_state={})
+        opening.append(loop.create_task(loop.connect_accepted_socket(begin, accepted)))
+
+    server = Server(options, closing=accept)
+    serving = asyncio.create_task(
+        serve_until_cancelled(server, listen_on_address(ListenAddress("127.0.0.1", 0, "test", "--port")))
+    )
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    serving.cancel()
+    await asyncio.wait([serving])
+
+    assert len(opening) == 1
+    answer = b""
+    with client, suppress(ConnectionError):
+        client.setblocking(False)
+        await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = await loop.sock_recv(client, 100)
+    assert answer == b""
 
 
 def test_limits_leave_descriptors_to_the_rest_of_the_process() -> None:
