@@ -10,16 +10,19 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import structlog
 from pydantic import BaseModel
 from temporalio import activity
 from temporalio.api.failure.v1 import Failure
+from temporalio.client import AsyncActivityCancelledError
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import (
     ActivityError,
@@ -29,6 +32,7 @@ from temporalio.exceptions import (
     ChildWorkflowError,
     FailureError,
 )
+from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import MaestroError, Suspension
@@ -49,8 +53,13 @@ FREE_PER_CORE = 2.0
 """The number of running or waiting threads per core above which timeouts grow."""
 LARGEST_FACTOR = 6.0
 
+log = structlog.get_logger(__name__)
+
 Observe = Callable[[str, str, float], None]
 """A function that receives an activity's name, the outcome of one attempt, and the attempt's duration in seconds."""
+
+NOTE_TIMEOUT = timedelta(seconds=2)
+"""The longest time that a note for the next attempt may take."""
 
 UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
 """Class names of errors that end an attempt because its step must not run any more, or not yet."""
@@ -133,22 +142,59 @@ class ExpectedEndFilter(logging.Filter):
         return True
 
 
+class Heartbeats:
+    """The heartbeats of one attempt; each carries the note for the next attempt (``HeartbeatNotes``)."""
+
+    def __init__(self) -> None:
+        self.note: Sequence[Any] = activity.info().heartbeat_details
+
+    async def send_every(self, seconds: float) -> None:
+        """Send heartbeats until cancelled; Temporal's replies deliver a cancellation of the activity."""
+        while True:
+            await asyncio.sleep(seconds)
+            activity.heartbeat(*self.note)
+
+
+_heartbeats: ContextVar[Heartbeats] = ContextVar("heartbeats")
+
+
 @asynccontextmanager
 async def run_heartbeats() -> AsyncIterator[None]:
-    """Send heartbeats to Temporal while the block runs; Temporal's replies deliver a cancellation of the activity."""
+    """Send heartbeats to Temporal while the block runs, if the activity has a heartbeat timeout."""
     timeout = activity.info().heartbeat_timeout
-    beating = asyncio.create_task(_send_heartbeats(timeout.total_seconds() / 3)) if timeout else None
+    if not timeout:
+        yield
+        return
+    beats = Heartbeats()
+    _heartbeats.set(beats)
+    beating = asyncio.create_task(beats.send_every(timeout.total_seconds() / 3))
     try:
         yield
     finally:
-        if beating is not None:
-            beating.cancel()
+        beating.cancel()
 
 
-async def _send_heartbeats(seconds: float) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        activity.heartbeat()
+class HeartbeatNotes:
+    """The notes of an attempt for the next one, which Temporal keeps as the details of heartbeats."""
+
+    async def leave(self, *note: str) -> None:
+        """Leave a note, and return when Temporal has it; give up when Temporal does not answer in a moment."""
+        beats = _heartbeats.get(None)
+        if beats is None:
+            return
+        beats.note = note
+        activity.heartbeat(*note)  # replaces an older heartbeat that the SDK still holds back
+        info = activity.info()
+        handle = activity.client().get_async_activity_handle(task_token=info.task_token)
+        try:
+            await handle.heartbeat(*note, rpc_timeout=NOTE_TIMEOUT)
+        except (RPCError, AsyncActivityCancelledError) as error:
+            log.info("attempt.note_unconfirmed", step=info.activity_id, error=type(error).__name__)
+
+    def read(self) -> Sequence[str]:
+        """Return the note of an earlier attempt; empty outside of an activity with heartbeats."""
+        beats = _heartbeats.get(None)
+        return tuple(beats.note) if beats is not None else ()
 
 
 class LoadGauge:

@@ -20,7 +20,7 @@ from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLML
 from maestro.llm.middleware.failover import CircuitBreaker, Failover
 from maestro.llm.middleware.limits import Deadline, RateLimit, Ready, StopGuard, StopMonitor
 from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
-from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, keep_no_rows
 from maestro.llm.middleware.request_changes import (
     CacheMarkers,
     Change,
@@ -42,11 +42,14 @@ from maestro.settings.accounts import (
 from maestro.settings.environment import found_accounts
 from maestro.settings.live import LiveSettings, RedactionScope
 from maestro.store.store import Store
+from temporal.attempts import HeartbeatNotes
 
 
 @dataclass(frozen=True)
 class Models:
     """The parts that call models: transport, accounts, model table, library; and ``announcement``, for operators.
+
+    ``answers`` has the answers that the store could not take.
 
     ``ready`` returns when a request can be sent at once. ``demo`` is true if there was no account when the process
     started (docs/decisions.md: demo model).
@@ -57,6 +60,7 @@ class Models:
     book: AccountBook
     table: ModelTable
     library: LiteLLMLibrary
+    answers: AnswerSpool
     demo: bool
     announcement: str
     close: Callable[[], Awaitable[None]]
@@ -74,7 +78,7 @@ def begin_library_import(live: LiveSettings, environment: Mapping[str, str]) -> 
 
 
 def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store, library: LiteLLMLibrary) -> Models:
-    """Store the accounts, and return the parts that call the models of these accounts.
+    """Store the accounts and unstored answers, and return the parts that call the models of these accounts.
 
     Accounts from the environment are used only if the configuration has none.
     """
@@ -95,12 +99,16 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
         command=CliRunner(settings.data_dir / "sessions", environment),
         demo=DemoClient(demo_time, loopback=is_loopback(settings.web.host)),
     )
+    keep = advance_chat_cursor if settings.chat.enabled else keep_no_rows
+    answers = AnswerSpool(store, settings.spool, keep, HeartbeatNotes())
+    answers.commit_files()  # An attempt on another host may wait for the answers that an earlier process left here.
     return Models(
         transport=transport,
         ready=transport.wait_until_ready,
         book=book,
         table=table,
         library=library,
+        answers=answers,
         demo=not known,
         announcement="\n".join([describe_accounts(known), *map(describe_unknown_window, unknown)]),
         close=library.close_connections,
@@ -132,7 +140,6 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
     ]
     if chat:
         changes.append(ChatFeed(reader, models.book, window))
-    answers = AnswerSpool(store, live.start.spool, *([advance_chat_cursor] if chat else []))
     request_time = live.of(lambda settings: timedelta(seconds=settings.llm.total_timeout_seconds))
     inside = chain_middleware(
         models.transport,
@@ -143,8 +150,8 @@ def build_chain(models: Models, store: Store, scope: RedactionScope, watch: Stop
         lambda inner: CircuitBreaker(inner, models.book, breaker, recovered=recovered),
         lambda inner: RateLimit(inner, models.book, llm, live.of(lambda settings: settings.jobs)),
         lambda inner: RequestChanges(inner, *changes),
-        lambda inner: Recorder(inner, store, estimates, answers),
+        lambda inner: Recorder(inner, store, estimates, models.answers),
         lambda inner: Deadline(inner, request_time, models.ready),
         lambda inner: DraftStreaming(inner, store),
     )
-    return ReplayGuard(inside, store, reader, answers)
+    return ReplayGuard(inside, store, reader, models.answers)

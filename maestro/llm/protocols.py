@@ -1,6 +1,6 @@
 """The interfaces for model calls: clients, middleware around a transport, and the accounts of providers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,6 +42,18 @@ class Account:
     requests_per_minute: int = 0
     tokens_per_minute: int = 0
     concurrency: int = 0
+
+
+class AttemptNotes(Protocol):
+    """A short note that an attempt at a step leaves for the next attempt, wherever that runs, outside of the store."""
+
+    async def leave(self, *note: str) -> None:
+        """Leave a note in the place of an earlier one; does nothing when it cannot be left in a moment."""
+        ...
+
+    def read(self) -> Sequence[str]:
+        """Return the note of an earlier attempt at the step that runs; empty if there is none."""
+        ...
 
 
 class AccountDirectory(Protocol):

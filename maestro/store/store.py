@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from threading import local
@@ -222,13 +221,13 @@ class Store:
 
 
 async def commit_persistently(
-    store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None = None
+    store: Store, commit: Callable[[], Result], spool: Callable[[], Awaitable[None]] | None = None
 ) -> Result:
     """Call ``commit`` in a thread until the store accepts it, and return the result of ``commit``.
 
-    When the disk is full, the store's reserve file is deleted. ``spool`` writes the content to a file, in a thread,
-    once the commit is late or has failed. After a cancellation of the caller, the current attempt is the last one; the
-    cancellation is then raised, even if the attempt succeeded.
+    When the disk is full, the store's reserve file is deleted. ``spool`` writes the content to a file, once the commit
+    is late or has failed; it is repeated after an ``OSError``. After a cancellation of the caller, the current attempt
+    is the last one; the cancellation is then raised, even if the attempt succeeded.
     """
     work = _Commit(store, commit, spool)
     task = asyncio.current_task()
@@ -256,7 +255,7 @@ async def commit_persistently(
 class _Commit(Generic[Result]):
     """A commit that is repeated until it succeeds; after the event ``last`` is set, only one more attempt is made."""
 
-    def __init__(self, store: Store, commit: Callable[[], Result], spool: Callable[[], object] | None) -> None:
+    def __init__(self, store: Store, commit: Callable[[], Result], spool: Callable[[], Awaitable[None]] | None) -> None:
         self._store = store
         self._commit = commit
         self._spool = spool
@@ -270,13 +269,13 @@ class _Commit(Generic[Result]):
                 if self._spool is not None:
                     await asyncio.wait([trying], timeout=LATE_SECONDS)
                 if self._spool is not None and not trying.done():
-                    await self._spool_in_thread(self._spool)
+                    await self._try_to_spool(self._spool)
                 return await trying
             except StoreBusy as error:
                 if isinstance(error, StoreFull) and await asyncio.to_thread(self._store.release_reserve):
                     continue
                 if self._spool is not None:
-                    await self._spool_in_thread(self._spool)
+                    await self._try_to_spool(self._spool)
                 if self.last.is_set():
                     raise
                 log.warning("store.commit_repeated", reason=str(error), pause_seconds=pause)
@@ -286,16 +285,12 @@ class _Commit(Generic[Result]):
                     await self.last.wait()
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _spool_in_thread(self, spool: Callable[[], object]) -> None:
-        """Run ``spool`` in a new thread, because all threads of the pool may be waiting for the database's lock."""
-        thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
+    async def _try_to_spool(self, spool: Callable[[], Awaitable[None]]) -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(thread, spool)
+            await spool()
             self._spool = None
         except OSError as error:
             log.warning("store.spool_failed", reason=error.strerror)
-        finally:
-            thread.shutdown(wait=False)
 
 
 async def result_despite_cancellation(work: Coroutine[Any, Any, Result]) -> Result:

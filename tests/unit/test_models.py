@@ -15,6 +15,7 @@ from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountTyp
 from maestro.llm import litellm_client
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.limits import StopMonitor
+from maestro.llm.middleware.replay import FOLDER
 from maestro.settings import Settings, load
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
@@ -88,6 +89,14 @@ def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat
         changes += [type(change).__name__ for change in getattr(client, "_changes", ())]
         client = getattr(client, "_inner", None) or getattr(client, "inner", None)
     assert (names, changes) == (ORDER, CHANGES if chat else CHANGES[:2])
+
+
+def test_the_answers_that_an_earlier_process_left_are_read_at_the_start(store: Store, tmp_path: Path) -> None:
+    left = tmp_path / FOLDER / "job.answer.1.1.json"
+    left.parent.mkdir()
+    left.write_text("no JSON")
+    built(store, tmp_path, CLI)
+    assert [file.name for file in left.parent.iterdir()] == ["job.answer.1.1.unreadable"]
 
 
 def test_the_store_is_told_everything_but_the_key(store: Store, tmp_path: Path) -> None:

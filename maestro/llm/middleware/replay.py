@@ -5,7 +5,9 @@ See docs/decisions.md: questions.
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -19,16 +21,23 @@ from pydantic import ValidationError
 from maestro.domain.agent_chat import UnreadPosts, receives_feed
 from maestro.domain.errors import ScopeTooNarrow, StepTaken, StoreBusy
 from maestro.domain.llm.budgets import BudgetLimit, Payer, applicable_limits, exceeded_limit
-from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
+from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.settings.llm import BudgetSettings
 from maestro.domain.values import Value
 from maestro.llm.accounts import AccountBook, Roster
-from maestro.llm.protocols import LLMClient
+from maestro.llm.protocols import AttemptNotes, LLMClient
 from maestro.store.store import Store, commit_persistently
 from maestro.store.transaction import Transaction
 
 FOLDER = "answers"
 """The folder of spool files, which has files only while the database cannot be written."""
+
+HOLDER_SECONDS = 60.0
+"""How long an attempt waits for the host that has the answer on its disk, before it makes the call again.
+
+In this time a host restarts. A host whose disk is lost never comes back.
+"""
+LOOK_SECONDS = 1.0
 
 Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
 """A function that writes further rows in the transaction that commits an answer."""
@@ -40,6 +49,10 @@ UNREAD_POSTS = 50
 NOTHING_UNREAD = UnreadPosts((), 0)
 
 Result = TypeVar("Result")
+
+
+def keep_no_rows(_: Transaction, __: LLMRequest, ___: LLMResponse) -> None:
+    """Write no further rows with an answer."""
 
 
 class SpooledAnswer(Value):
@@ -55,14 +68,19 @@ class AnswerSpool:
     """Commits each answer exactly once, even if several processes try repeatedly.
 
     While the store cannot be written, answers are in spool files, named after the attempt at the call. If a process
-    died between the commit of an answer and the removal of its file, the next process finds the answer committed.
+    died between the commit of an answer and the removal of its file, the next process finds the answer committed. A
+    note tells an attempt on another host where the file is (docs/adr/0052-an-answer-on-the-disk-of-another-host.md).
     """
 
-    def __init__(self, store: Store, folder: Path, keep: Keep = lambda *_: None) -> None:
+    def __init__(
+        self, store: Store, folder: Path, keep: Keep = keep_no_rows, notes: AttemptNotes | None = None
+    ) -> None:
         """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._store = store
         self._keep = keep
         self._folder = folder
+        self._notes = notes
+        self._here = f"{socket.gethostname()}:{folder}"
 
     async def commit_answer(
         self, attempt: int, request: LLMRequest, response: LLMResponse, payer: Payer | None = None
@@ -73,11 +91,15 @@ class AnswerSpool:
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
         held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
-        name = f"{quote(request.key.job_id, safe='')}.{request.key.purpose}.{request.key.number}.{attempt}.json"
-        file = self._folder / name
+        file = self._folder / f"{_call_name(request.key)}.{attempt}.json"
         await commit_persistently(
-            self._store, partial(self._commit_file, held, file), partial(self._write_file, held, file)
+            self._store, partial(self._commit_file, held, file), partial(self._keep_in_file, held, file)
         )
+
+    def find_other_holder(self, key: CallKey) -> str:
+        """Return the host and the folder where an earlier attempt keeps its answer; empty if not on another host."""
+        name, holder, *_ = [*(self._notes.read() if self._notes is not None else ()), "", ""]
+        return holder if name == _call_name(key) and holder != self._here else ""
 
     def has_files(self) -> bool:
         """Return whether any answer is in a spool file."""
@@ -129,6 +151,17 @@ class AnswerSpool:
             if on_answer is not None:
                 on_answer(tx, answer.response)
 
+    async def _keep_in_file(self, answer: SpooledAnswer, file: Path) -> None:
+        """Tell the next attempt where the answer is, and write its spool file; raises ``OSError``."""
+        if self._notes is not None:
+            await self._notes.leave(_call_name(answer.request.key), self._here)
+        # A thread of its own, because all threads of the pool may be waiting for the database's lock.
+        thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
+        try:
+            await asyncio.get_running_loop().run_in_executor(thread, self._write_file, answer, file)
+        finally:
+            thread.shutdown(wait=False)
+
     def _write_file(self, answer: SpooledAnswer, file: Path) -> None:
         """Write the spool file and flush it to the disk; raises ``OSError``."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -156,6 +189,10 @@ class AnswerSpool:
         except FileNotFoundError:
             return []
         return [self._folder / name for name in sorted(names) if name.endswith(".json")]
+
+
+def _call_name(key: CallKey) -> str:
+    return f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +299,8 @@ class ReplayGuard:
         """Return the stored answer of an earlier attempt; without one, pass the request on with its snapshot."""
         if request.snapshot is None:
             request = await asyncio.to_thread(self._read_answer_or_snapshot, request)
+        if not isinstance(request.snapshot, LLMResponse) and (holder := self.answers.find_other_holder(request.key)):
+            request = await self._wait_for_holder(request, holder)
         if isinstance(request.snapshot, LLMResponse):
             return request.snapshot
         try:
@@ -272,6 +311,16 @@ class ReplayGuard:
             if isinstance(request.snapshot, LLMResponse):
                 return request.snapshot
             raise
+
+    async def _wait_for_holder(self, request: LLMRequest, holder: str) -> LLMRequest:
+        """Return the request with its answer once the host that has it stored it; without it after a minute."""
+        log.warning("answer.awaited", job=request.key.job_id, call=request.key.number, holder=holder)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HOLDER_SECONDS):
+                while not isinstance(request.snapshot, LLMResponse):
+                    await asyncio.sleep(LOOK_SECONDS)
+                    request = await asyncio.to_thread(self._read_answer_or_snapshot, request)
+        return request
 
     @contextmanager
     def open_view(self) -> Iterator[RequestTransaction]:

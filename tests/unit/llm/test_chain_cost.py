@@ -24,11 +24,13 @@ from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.limits import StopMonitor
 from maestro.llm.middleware.replay import UNREAD_POSTS, ReplayGuard
+from maestro.llm.middleware.request_changes import advance_chat_cursor
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.answer_spool import answer_spool
 from tests.support.fresh_store import path_of
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import book, row
@@ -114,7 +116,8 @@ class Process:
         folder = path_of(self.store).parent
         live = LiveSettings.from_fixed(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
         accounts = book(self.store, [row("claude"), row("gpt")])
-        models = Models(model, _ready, accounts, ModelTable(), LiteLLMLibrary(lambda: 0), False, "", _closed)
+        library, answers = LiteLLMLibrary(lambda: 0), answer_spool(self.store, advance_chat_cursor)
+        models = Models(model, _ready, accounts, ModelTable(), library, answers, False, "", _closed)
         client = build_chain(models, self.store, build_redaction(live), Unwatched(self.store, lambda: 3600))
         asyncio.get_running_loop().set_default_executor(CountingThreads(self.costs))
         self.costs.take()

@@ -1,19 +1,21 @@
 """An answer that is paid for outlives a store that cannot be written, and the process that holds it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from maestro.domain.llm.calls import LLMCall, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.accounts import Estimates
+from maestro.llm.middleware import replay
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay import FOLDER, ReplayGuard, SpooledAnswer
+from maestro.llm.middleware.replay import FOLDER, AnswerSpool, ReplayGuard, SpooledAnswer
 from maestro.llm.protocols import Account
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -21,7 +23,7 @@ from tests.support.answer_spool import answer_spool
 from tests.support.fresh_store import path_of
 from tests.support.instance import until
 from tests.support.job_rows import JobRows
-from tests.support.llm_accounts import replay_guard
+from tests.support.llm_accounts import reader, replay_guard
 from tests.support.llm_fakes import Accounts, Held, Scripted
 from tests.support.llm_requests import request_of, response_of
 from tests.support.locking import locked
@@ -227,3 +229,92 @@ async def test_a_file_that_cannot_be_read_is_set_aside(process: Process, request
     answer = response_of("bought again")
     assert await process.client(Scripted(answer)).complete(request_) == answer
     assert process.files() == [file.with_suffix(".unreadable")]
+
+
+class Notes:
+    """The note of an attempt, as Temporal would keep it for the next attempt."""
+
+    def __init__(self) -> None:
+        self.note: Sequence[str] = ()
+
+    async def leave(self, *note: str) -> None:
+        self.note = note
+
+    def read(self) -> Sequence[str]:
+        return self.note
+
+
+@dataclass
+class Host:
+    """A host that shares the store with others, and no folder."""
+
+    process: Process
+    name: str
+    notes: Notes
+
+    @property
+    def answers(self) -> AnswerSpool:
+        (path_of(self.process.store).parent / self.name).mkdir(exist_ok=True)
+        return answer_spool(self.process.store, self.process.keep, self.notes, host=self.name)
+
+    def client(self, model: Held | Scripted) -> ReplayGuard:
+        store = self.process.store
+        return ReplayGuard(Recorder(model, store, ESTIMATES, self.answers), store, reader(store), self.answers)
+
+    async def die_with_answer(self, request: LLMRequest) -> None:
+        """Let a worker of this host end with the answer in its spool file, because the store is locked."""
+        model, folder = Held(), path_of(self.process.store).parent / self.name / FOLDER
+        call = asyncio.create_task(self.client(model).complete(request))
+        await until(lambda: model.open > 0)
+        with locked(path_of(self.process.store)):
+            model.end(0, ANSWER)
+            await until(lambda: any(file.suffix == ".json" for file in folder.glob("*")))
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+
+
+@pytest.fixture
+def hosts(process: Process, monkeypatch: pytest.MonkeyPatch) -> tuple[Host, Host]:
+    monkeypatch.setattr(replay, "LOOK_SECONDS", 0.01)
+    notes = Notes()
+    return Host(process, "one", notes), Host(process, "two", notes)
+
+
+async def test_another_host_waits_for_the_host_that_has_the_answer(
+    process: Process, request_: LLMRequest, hosts: tuple[Host, Host]
+) -> None:
+    one, two = hosts
+    await one.die_with_answer(request_)
+    nobody = Scripted()
+    with capture_logs() as logs:
+        call = asyncio.create_task(two.client(nobody).complete(request_))
+        await until(lambda: any(line["event"] == "answer.awaited" for line in logs))
+        assert not call.done()
+        one.answers.commit_files()  # a process of the host starts again
+        assert await call == ANSWER
+    assert nobody.asked == []
+    assert [(call.state, call.attempt) for call in process.calls(request_)] == [("answered", 1)]
+
+
+async def test_a_host_that_does_not_come_back_is_not_waited_for_for_long(
+    process: Process, request_: LLMRequest, hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "HOLDER_SECONDS", 0.05)
+    one, two = hosts
+    await one.die_with_answer(request_)
+    bought = Scripted(ANSWER)
+    assert await two.client(bought).complete(request_) == ANSWER
+    assert len(bought.asked) == 1
+    assert [call.state for call in process.calls(request_)] == ["interrupted", "answered"]
+
+
+async def test_the_note_of_one_call_is_not_for_another(
+    process: Process, request_: LLMRequest, hosts: tuple[Host, Host]
+) -> None:
+    one, two = hosts
+    await one.die_with_answer(request_)
+    following = request_.model_copy(update={"key": request_.key.model_copy(update={"number": 2})})
+    with capture_logs() as logs:
+        assert await two.client(Scripted(ANSWER)).complete(following) == ANSWER
+    assert "answer.awaited" not in {line["event"] for line in logs}

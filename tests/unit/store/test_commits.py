@@ -1,7 +1,7 @@
 """What has happened is committed however long the store cannot be written, and never twice."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +32,15 @@ def write(store: Store) -> int:
         return len(tx.system.audit.list_latest_entries(10))
 
 
+def spool_into(spooled: list[str]) -> Callable[[], Awaitable[None]]:
+    """Return a spool that notes its calls."""
+
+    async def spool() -> None:
+        spooled.append("once")
+
+    return spool
+
+
 async def failed_once(store: Store) -> None:
     """Return when a write has failed."""
     await until(lambda: store.write_history.failures > 0)
@@ -40,7 +49,7 @@ async def failed_once(store: Store) -> None:
 async def test_a_commit_is_repeated_until_the_lock_is_free(store: Store) -> None:
     spooled: list[str] = []
     with locked(path_of(store)):
-        trying = asyncio.create_task(commit_persistently(store, partial(write, store), lambda: spooled.append("once")))
+        trying = asyncio.create_task(commit_persistently(store, partial(write, store), spool_into(spooled)))
         await failed_once(store)
         await until(lambda: spooled != [])
         assert not trying.done()
@@ -58,20 +67,17 @@ async def test_what_a_commit_raises_itself_is_raised_at_once(store: Store) -> No
 
 async def test_a_commit_that_succeeds_at_once_is_not_spooled(store: Store) -> None:
     spooled: list[str] = []
-    assert await commit_persistently(store, partial(write, store), lambda: spooled.append("late")) == 1
+    assert await commit_persistently(store, partial(write, store), spool_into(spooled)) == 1
     assert spooled == []
 
 
 async def test_a_late_commit_is_spooled_while_it_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maestro.store.store.LATE_SECONDS", 0.01)
     patient = Store(path_of(store))
-    spooled = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    spooled: list[str] = []
     with locked(path_of(store)):
-        trying = asyncio.create_task(
-            commit_persistently(patient, partial(write, patient), lambda: loop.call_soon_threadsafe(spooled.set))
-        )
-        await spooled.wait()
+        trying = asyncio.create_task(commit_persistently(patient, partial(write, patient), spool_into(spooled)))
+        await until(lambda: spooled != [])
         assert not patient.write_history.failures
     assert await trying == 1
     patient.close()
@@ -150,7 +156,7 @@ async def test_a_full_disk_gets_the_room_of_the_reserve(store: Store) -> None:
 async def test_a_spool_that_has_no_room_is_tried_again(store: Store) -> None:
     spooled: list[int] = []
 
-    def spool() -> None:
+    async def spool() -> None:
         spooled.append(len(spooled))
         if len(spooled) == 1:
             raise OSError(28, "No space left on device")
