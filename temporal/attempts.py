@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
 from pydantic import BaseModel
@@ -145,8 +145,14 @@ class ExpectedEndFilter(logging.Filter):
 class Heartbeats:
     """The heartbeats of one attempt; each carries the note for the next attempt (``HeartbeatNotes``)."""
 
+    running: ClassVar[set["Heartbeats"]] = set()
+    """Those of this process. An activity has several while a newer attempt waits for the run of an older one."""
+
     def __init__(self) -> None:
-        self.note: Sequence[Any] = activity.info().heartbeat_details
+        info = activity.info()
+        self.activity = (info.workflow_run_id, info.activity_id)
+        self.task_token = info.task_token
+        self.note: Sequence[Any] = info.heartbeat_details
 
     async def send_every(self, seconds: float) -> None:
         """Send heartbeats until cancelled; Temporal's replies deliver a cancellation of the activity."""
@@ -167,11 +173,13 @@ async def run_heartbeats() -> AsyncIterator[None]:
         return
     beats = Heartbeats()
     _heartbeats.set(beats)
+    Heartbeats.running.add(beats)
     beating = asyncio.create_task(beats.send_every(timeout.total_seconds() / 3))
     try:
         yield
     finally:
         beating.cancel()
+        Heartbeats.running.discard(beats)
 
 
 class HeartbeatNotes:
@@ -179,17 +187,18 @@ class HeartbeatNotes:
 
     async def leave(self, *note: str) -> None:
         """Leave a note, and return when Temporal has it; give up when Temporal does not answer in a moment."""
-        beats = _heartbeats.get(None)
-        if beats is None:
+        own = _heartbeats.get(None)
+        if own is None:
             return
-        beats.note = note
         activity.heartbeat(*note)  # replaces an older heartbeat that the SDK still holds back
-        info = activity.info()
-        handle = activity.client().get_async_activity_handle(task_token=info.task_token)
-        try:
-            await handle.heartbeat(*note, rpc_timeout=NOTE_TIMEOUT)
-        except (RPCError, AsyncActivityCancelledError) as error:
-            log.info("attempt.note_unconfirmed", step=info.activity_id, error=type(error).__name__)
+        for beats in [each for each in Heartbeats.running if each.activity == own.activity]:
+            beats.note = note
+            handle = activity.client().get_async_activity_handle(task_token=beats.task_token)
+            try:
+                await handle.heartbeat(*note, rpc_timeout=NOTE_TIMEOUT)
+            except (RPCError, AsyncActivityCancelledError) as error:
+                # Temporal knows only the newest attempt, and may be away.
+                log.info("attempt.note_refused", activity=own.activity, error=type(error).__name__)
 
     def read(self) -> Sequence[str]:
         """Return the note of an earlier attempt; empty outside of an activity with heartbeats."""
