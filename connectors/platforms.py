@@ -69,7 +69,5 @@ def _entry_points_by_name() -> Mapping[str, EntryPoint]:
     They are read once in a process, because this opens a file of each installed package, and the start and every change
     of a bot need them several times.
     """
-    points = tuple(entry_points(group=ENTRY_POINTS))
-    return {
-        point.name: point for point in reversed(points)
-    }  # Of two packages with the same name, the first one counts.
+    # Reversed, so that of two packages which register the same name the first one counts.
+    return {point.name: point for point in reversed(tuple(entry_points(group=ENTRY_POINTS)))}

@@ -1,11 +1,12 @@
 """Builds the parts that call models: accounts, the table of models, the transport, and the chain of middleware."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from maestro.domain.errors import WaitReason
+from maestro.domain.errors import StoreBusy, WaitReason
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.redaction import TextKind
@@ -49,10 +50,8 @@ from temporal.attempts import HeartbeatNotes
 class Models:
     """The parts that call models: transport, accounts, model table, library; and ``announcement``, for operators.
 
-    ``answers`` has the answers that the store could not take.
-
-    ``ready`` returns when a request can be sent at once. ``demo`` is true if there was no account when the process
-    started (docs/decisions.md: demo model).
+    ``answers`` stores answers, and keeps those that the store cannot take. ``ready`` returns when a request can be sent
+    at once. ``demo`` is true if there was no account when the process started (docs/decisions.md: demo model).
     """
 
     transport: LLMClient
@@ -101,7 +100,10 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     )
     keep = advance_chat_cursor if settings.chat.enabled else keep_no_rows
     answers = AnswerSpool(store, settings.spool, keep, HeartbeatNotes())
-    answers.commit_files()  # An attempt on another host may wait for the answers that an earlier process left here.
+    # An attempt on another host may wait for what an earlier process left here. If it cannot be stored now, because the
+    # disk is still full or the lock still held, the next call does it.
+    with suppress(StoreBusy):
+        answers.commit_files()
     return Models(
         transport=transport,
         ready=transport.wait_until_ready,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,11 +12,12 @@ from maestro.bootstrap.models import Models, begin_library_import, build_chain, 
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.tools import build_redaction
 from maestro.domain.agents.edits import NewAgent
+from maestro.domain.errors import StoreFull
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm import litellm_client
 from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.llm.middleware.limits import StopMonitor
-from maestro.llm.middleware.replay import FOLDER
+from maestro.llm.middleware.replay import FOLDER, AnswerSpool
 from maestro.settings import Settings, load
 from maestro.settings.live import LiveSettings
 from maestro.store.store import Store
@@ -97,6 +99,13 @@ def test_the_answers_that_an_earlier_process_left_are_read_at_the_start(store: S
     left.write_text("no JSON")
     built(store, tmp_path, CLI)
     assert [file.name for file in left.parent.iterdir()] == ["job.answer.1.1.unreadable"]
+
+
+def test_a_process_starts_although_the_store_cannot_take_the_answers_that_are_left(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnswerSpool, "commit_files", Mock(side_effect=StoreFull("the disk is full")))
+    assert built(store, tmp_path, CLI).demo is False
 
 
 def test_the_store_is_told_everything_but_the_key(store: Store, tmp_path: Path) -> None:

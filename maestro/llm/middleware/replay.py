@@ -98,8 +98,11 @@ class AnswerSpool:
 
     def find_other_holder(self, key: CallKey) -> str:
         """Return the host and the folder where an earlier attempt keeps its answer; empty if not on another host."""
-        name, holder, *_ = [*(self._notes.read() if self._notes is not None else ()), "", ""]
-        return holder if name == _call_name(key) and holder != self._here else ""
+        note = self._notes.read() if self._notes is not None else ()
+        if not note:
+            return ""
+        call, holder = note
+        return holder if call == _call_name(key) and holder != self._here else ""
 
     def has_files(self) -> bool:
         """Return whether any answer is in a spool file."""
