@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.machine import Machine, this_machine
 from benchmarks.model import model
 from benchmarks.processes import end_on_sigterm
-from benchmarks.report import SOAK, as_json, table, write_pages
+from benchmarks.report import SOAK, as_json, from_json, table, write_pages
 from benchmarks.results import Section
 from benchmarks.soak.million import COMMIT_SIZE, DAYS, Day, million
 from benchmarks.soak.mixed import LEAST_MINUTES, Sample, TooFewSamplesError, mixed_load
@@ -58,29 +58,39 @@ async def _write(folder: Path, messages: int) -> Part:
         await asyncio.gather(writing, return_exceptions=True)
 
 
-def _as_json(machine: Machine, parts: Sequence[Part]) -> str:
-    """Return the figures in the form of the benchmarks, and all samples."""
-    sections = [replace(one, how=f"{one.how} Measured by `{COMMAND}`, {machine.date}.") for one, _ in parts]
-    samples = {one.name: [asdict(sample) for sample in found] for one, found in parts}
-    return json.dumps({**json.loads(as_json(machine, sections)), "samples": samples}, indent=1) + "\n"
+def add_parts(path: Path, machine: Machine, parts: Sequence[Part]) -> None:
+    """Write parts to a file, in the form of the benchmarks and with all samples; its other part stays."""
+    before = path.read_text() if path.exists() else ""
+    sections = {one.name: one for one in from_json(before)[1]} if before else {}
+    samples = json.loads(before)["samples"] if before else {}
+    for section, found in parts:
+        sections[section.name] = replace(section, how=f"{section.how} Measured by `{COMMAND}`, {machine.date}.")
+        samples[section.name] = [asdict(sample) for sample in found]
+    in_order = [sections[name] for name in NAMES if name in sections]
+    path.write_text(json.dumps({**json.loads(as_json(machine, in_order)), "samples": samples}, indent=1) + "\n")
 
 
 COMMAND = "python -m benchmarks.soak"
+MINUTES = 60
+MESSAGES = 1_000_000
+NAMES = ("soak", "million")
+"""The parts, in their order on the page."""
 
 
 def main() -> int:
-    """Measure, print, and return the exit code: 1 for a missed target. Only a run of both parts rewrites the page."""
+    """Measure, print, and return the exit code: 1 for a missed target. Only parts of the full size get to the page."""
     parser = argparse.ArgumentParser(
         prog=COMMAND, description="Put load on Maestro for an hour, then write a million messages."
     )
-    parser.add_argument("--minutes", type=float, default=60, help="minutes of mixed load (60); 0: none")
-    parser.add_argument("--messages", type=int, default=1_000_000, help="messages with retention (1000000); 0: none")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="minutes of mixed load (60); 0: none")
+    parser.add_argument("--messages", type=int, default=MESSAGES, help="messages with retention (1000000); 0: none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write every value (soak.json)")
     given = parser.parse_args()
     if given.messages and given.messages < (least := DAYS * COMMIT_SIZE * 2):
         parser.error(f"--messages: at least {least}, or 0")
     if given.minutes and not given.minutes >= LEAST_MINUTES:
         parser.error(f"--minutes: at least {LEAST_MINUTES:g}, or 0")
+    is_full = {"soak": given.minutes == MINUTES, "million": given.messages == MESSAGES}
     machine = this_machine()
     try:
         parts = asyncio.run(measure(given.minutes, given.messages))
@@ -90,10 +100,11 @@ def main() -> int:
     except TooFewSamplesError as error:
         print(f"{error}; nothing is written", file=sys.stderr)
         return 1
-    target = given.json or (SOAK if len(parts) == 2 else None)
-    if target is not None:
-        target.write_text(_as_json(machine, parts))
-    if target == SOAK:
+    if given.json:
+        given.json.unlink(missing_ok=True)
+        add_parts(given.json, machine, parts)
+    elif full := [part for part in parts if is_full[part[0].name]]:
+        add_parts(SOAK, machine, full)
         write_pages()
     missed = list_missed([section for section, _ in parts])
     for text in missed:

@@ -1,13 +1,16 @@
 """A soak finds what grows, and only that."""
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.machine import this_machine
+from benchmarks.report import from_json
 from benchmarks.results import Section
-from benchmarks.soak.__main__ import list_missed
+from benchmarks.soak.__main__ import add_parts, list_missed
 from benchmarks.soak.million import WritingStoppedError, million
 from benchmarks.soak.mixed import LEAST_SAMPLES, Sample, TooFewSamplesError, judge
 
@@ -69,6 +72,20 @@ def test_growth_of_the_temporal_server_is_found() -> None:
         "soak: open descriptors of its Temporal server, change",
         "soak: Temporal server's store for each message, change",
     ]
+
+
+def test_a_part_that_is_run_again_leaves_the_other_one(tmp_path: Path) -> None:
+    path, machine = tmp_path / "soak.json", this_machine()
+    hour = judge(STEADY, 60)
+    add_parts(path, machine, [(replace(hour, name="million"), STEADY[:1])])
+    add_parts(path, machine, [(hour, STEADY)])
+    add_parts(path, machine, [(replace(hour, title="again"), STEADY[:2])])
+    assert [(one.name, one.title) for one in from_json(path.read_text())[1]] == [
+        ("soak", "again"),
+        ("million", hour.title),
+    ]
+    samples = json.loads(path.read_text())["samples"]
+    assert {name: len(found) for name, found in samples.items()} == {"soak": 2, "million": 1}
 
 
 @pytest.mark.parametrize("count", [0, 1, LEAST_SAMPLES - 1])
