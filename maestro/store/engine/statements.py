@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from itertools import islice
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from sqlalchemy import (
     Boolean,
@@ -33,6 +33,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Mapped
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.sql.selectable import ReturnsRows
 from sqlmodel import SQLModel
 
@@ -226,6 +227,10 @@ class InList(FunctionElement[bool]):
     type = Boolean()
     name = "is_in_list"
     inherit_cache = True
+
+    def self_group(self, against: OperatorType | None = None) -> Self:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return the condition as it is: ``(...) = 1``, SQLAlchemy's form for SQLite, would not use an index."""
+        return self
 
 
 @compiles(InList)

@@ -13,18 +13,20 @@ import pytest
 from sqlalchemy import bindparam, insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm.exc import UnmappedInstanceError
-from sqlmodel import col, select, update
+from sqlmodel import SQLModel, col, select, update
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound, StoreBusy, StoreUnreadable
 from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, StepState
 from maestro.store.engine.repository import Repository
 from maestro.store.engine.schema import upgrade_database
-from maestro.store.engine.statements import PreparedStatement, is_one_of
+from maestro.store.engine.statements import PreparedStatement, is_in_list, is_one_of
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction, open_savepoint
+from tests.support.fresh_store import path_of
 from tests.support.job_rows import JobRows
 from tests.support.locking import locked
+from tests.support.plans import explain_prepared
 
 BY_STATUS = PreparedStatement(
     select(Job.id, Job.status, Job.stop_requested, Job.created_at)
@@ -44,6 +46,15 @@ STATEMENTS = [
     for statement in (member if isinstance(member, tuple) else (member,))
     if isinstance(statement, PreparedStatement)
 ]
+
+SMALL = {
+    *("accounts", "account_limits", "skills", "pairings"),
+    "sessions",  # of the agents' chat
+    "replay_batches",
+    "editions",  # versions of kinds of rows
+    "outbound_lanes",  # a row while an answer is sent
+}
+"""Tables whose number of rows does not depend on the number of messages."""
 
 
 @pytest.fixture
@@ -236,6 +247,19 @@ def test_every_prepared_statement_fits_the_tables(rows: JobRows) -> None:
         for statement in STATEMENTS:
             ready = statement._compiled(tx._link.driver)
             tx._link.driver.execute(f"EXPLAIN {ready.sql}", ready.fixed)
+
+
+@pytest.mark.sqlite_only(reason="PostgreSQL explains only values of the right types")
+def test_no_prepared_statement_reads_a_whole_table_that_grows(rows: JobRows) -> None:
+    growing = set(SQLModel.metadata.tables) - SMALL
+    plans = [explain_prepared(path_of(rows.store), statement) for statement in STATEMENTS]
+    assert [(plan.statement, plan.lines) for plan in plans if plan.scanned & growing or plan.read_through] == []
+
+
+def test_a_list_parameter_is_looked_up_in_an_index(rows: JobRows) -> None:
+    plan = explain_prepared(path_of(rows.store), PreparedStatement(select(Job).where(is_in_list(col(Job.id), "ids"))))
+    assert not plan.scanned & {"queue"}
+    assert len(plan.indexes) == 1
 
 
 @pytest.mark.sqlite_only(reason="is about a version of SQLite")
