@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from sqlalchemy import Engine, event
+from sqlmodel import SQLModel
 
 from maestro.store.engine.statements import PreparedStatement
 from tests.support import postgresql
@@ -20,6 +21,15 @@ ANY_VALUE = {"date": "'today'", "bytea": "'\\x'", "tsvector": "''"}
 """Values for types of columns that "0" is none of."""
 _SCAN = re.compile(r"SCAN (\w+)(?: USING COVERING INDEX (\w+))?")
 _SORT = "TEMP B-TREE FOR ORDER BY"
+
+SMALL = {
+    *("accounts", "account_limits", "skills", "pairings"),
+    "sessions",  # of the agents' chat
+    "replay_batches",
+    "editions",  # versions of kinds of rows
+    "outbound_lanes",  # a row while an answer is sent
+}
+"""Tables whose number of rows does not depend on the number of messages."""
 
 Values = Sequence[Any] | Mapping[str, Any]
 
@@ -42,6 +52,11 @@ class Plan:
     """Those of the indexes whose rows are not sorted after they were found."""
     sorts: int
     """How many results are sorted after they were found."""
+
+    @property
+    def reads_growing_table(self) -> bool:
+        """Whether all rows are read of a table that grows with messages, or all of an index."""
+        return bool(self.scanned & set(SQLModel.metadata.tables) - SMALL or self.read_through)
 
 
 def explain(path: Path, statement: str, values: Values | None = None) -> Plan:

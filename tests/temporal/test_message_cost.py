@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.support import postgresql
 from tests.support.message_cost import Counts, counted_instance, files_text, statements_text
+from tests.support.plans import explain
 
 OF_SQLITE = {"commits": 5, "transactions": 6, "statements": 58, "reads of queue": 3, "files": 75}
 OF_POSTGRESQL = {"files": 77}
@@ -26,12 +27,17 @@ SHOWN_BY = {"files": files_text, "files of bootstrap": files_text}
 """What shows where a count comes from; the statements do for all others."""
 
 
-async def test_a_plain_message_costs_no_more(tmp_path: Path) -> None:
+async def test_a_plain_message_costs_no_more_and_reads_no_table_that_grows(tmp_path: Path) -> None:
     async with counted_instance(tmp_path) as answer:
         counts = await answer()
         while REPEATED & set(counts.history):
             counts = await answer()
     assert not exceeded(counts), story(counts)
+    if not postgresql.wanted():
+        path = tmp_path / "data" / "maestro.db"
+        plans = [explain(path, one.sql, [None] * one.sql.count("?")) for one in counts.statements]
+        assert plans
+        assert [plan for plan in plans if plan.reads_growing_table] == []
 
 
 def exceeded(counts: Counts) -> list[str]:
