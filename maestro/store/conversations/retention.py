@@ -1,5 +1,6 @@
 """Deletion of what is older than the retention settings allow (docs/howto/read-and-delete-conversations.md)."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ from maestro.domain.schedules.schedule import Cron, Heartbeat
 from maestro.domain.tags.actions import Action
 from maestro.domain.tools import ToolPicture, ToolRun
 from maestro.store.conversations.removals import Removals, media_path, queries_since, reference_queries
+from maestro.store.engine.statements import split_into_batches
 
 REDELIVERY = timedelta(days=30)
 """How long the inbox keeps the ids of messages at least: a platform may deliver a message again for days."""
@@ -111,7 +113,7 @@ class Retention(Removals):
         )
         for query in users:
             old -= {row[0] for row in self._run_statement(query)}
-        return sorted(job_id for job_id in old if not self._has_open_family(job_id))
+        return sorted(old - self._find_with_open_family(old))
 
     def delete_calls(self, plan: RemovalPlan) -> None:
         """Delete the prompts, requests, answers and tool results of jobs; accounts, tokens and costs stay."""
@@ -172,23 +174,38 @@ class Retention(Removals):
             unused -= {row[0] for row in self._run_statement(columns(col(user)).where(col(user).in_(unused)))}
         return sorted(unused)
 
-    def _has_open_family(self, job_id: str) -> bool:
-        """Return whether an open job is related to a job, directly or through ended jobs."""
-        known, frontier = {job_id}, {job_id}
-        relatives: list[Any] = [col(Job.id), col(Job.status), col(Job.inbox_id), *map(col, FAMILY)]
+    def _find_with_open_family(self, job_ids: Collection[str]) -> set[str]:
+        """Return those of the jobs to which an open job is related, directly or through ended jobs."""
+        related, open_jobs = self._read_families(job_ids)
+        reached: set[str | int] = {*open_jobs}
+        nearest = reached
+        while nearest := {other for one in nearest for other in related[one]} - reached:
+            reached |= nearest
+        return {job_id for job_id in job_ids if job_id in reached}
+
+    def _read_families(self, job_ids: Collection[str]) -> tuple[Mapping[str | int, set[str | int]], set[str]]:
+        """Return what each job of these families refers to or is referred to by, jobs and inbox ids; the open jobs."""
+        relatives = columns(col(Job.id), col(Job.status), col(Job.inbox_id), *map(col, FAMILY))
+        related: dict[str | int, set[str | int]] = defaultdict(set)
+        open_jobs: set[str] = set()
+        known, frontier = set(job_ids), set(job_ids)
         while frontier:
-            rows = self._run_statement(columns(*relatives).where(col(Job.id).in_(frontier))).all()
-            if any(not row[1].ended for row in rows):
-                return True
-            inbox = {row[2] for row in rows if row[2] is not None}
-            above = {other for row in rows for other in row[3:] if other is not None}
-            below = columns(col(Job.id)).where(
-                or_(*(col(link).in_(frontier) for link in FAMILY), col(Job.inbox_id).in_(inbox))
-            )
-            related = above | {row[0] for row in self._run_statement(below)}
-            frontier = related - known
-            known |= related
-        return False
+            found: set[str] = set()
+            for ids in split_into_batches(sorted(frontier)):
+                for job_id, status, *links in self._run_statement(relatives.where(col(Job.id).in_(ids))):
+                    for link in filter(None, links):
+                        related[job_id].add(link)
+                        related[link].add(job_id)
+                    if not status.ended:
+                        open_jobs.add(job_id)
+                beside = {link for job_id in ids for link in related[job_id]}
+                inbox = {link for link in beside if isinstance(link, int)}
+                below = or_(*(col(link).in_(ids) for link in FAMILY), col(Job.inbox_id).in_(inbox))
+                found.update(link for link in beside if isinstance(link, str))
+                found.update(row[0] for row in self._run_statement(columns(col(Job.id)).where(below)))
+            frontier = found - known
+            known |= found
+        return related, open_jobs
 
     def _own_digests(self, job_ids: Collection[str]) -> Iterable[set[str]]:
         return (digests for _, digests in self._read_references(reference_queries(job_ids)))
