@@ -1,17 +1,13 @@
 """A million messages with retention on: the product's own transactions without pauses, under a simulated clock."""
 
-import signal
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from multiprocessing import get_context, parent_process
-from multiprocessing.sharedctypes import Synchronized
-from multiprocessing.synchronize import Event, Lock
 from pathlib import Path
+from unittest import mock
 
 from benchmarks.figures import Spread, median
 from benchmarks.processes import MIB
@@ -20,8 +16,8 @@ from benchmarks.results import Section, at_most, figure
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.settings.telemetry import RetentionSettings
 from maestro.intake.messages import Intake, IntakeRules
+from maestro.operations import retention
 from maestro.operations.conversations import remove_discarded_files
-from maestro.operations.retention import RetentionService
 from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from tests.support.database import query
@@ -44,9 +40,10 @@ MS = 1000
 
 @dataclass(frozen=True)
 class Day:
-    """The CPU time of a question and its answer on a simulated day, and the size of the store at its end."""
+    """The CPU time of a question, with its answer and with its deletion, on a simulated day; the store at its end."""
 
     cpu_ms: float
+    deletion_ms: float
     file_mib: float
 
 
@@ -54,41 +51,47 @@ class WritingStoppedError(Exception):
     """Raised when the writing is stopped before its end."""
 
 
+@dataclass
+class Clock:
+    """The simulated time; ``seconds`` is that since ``BEGIN``."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        return BEGIN + timedelta(seconds=self.seconds)
+
+
 def million(folder: Path, messages: int, stop_writing: threading.Event) -> tuple[Section, list[Day]]:
     """Write so many messages over the days, half questions and half answers; raises ``WritingStoppedError``."""
     path = folder / "million.db"
     began = time.perf_counter()
-    spawn = get_context("spawn")
-    clock, rounds, deleting, stop = spawn.Value("d", 0.0), spawn.Value("i", 0), spawn.Lock(), spawn.Event()
-    with closing(Store.open(path, partial(_now, clock))) as store:
+    clock = Clock()
+    with closing(Store.open(path, clock)) as store, mock.patch.object(retention, "PAUSE_SECONDS", 0):
         store.process = "worker@soak:1"
         prepare(store)
-        retention = spawn.Process(target=_delete, args=(path, clock, rounds, deleting, stop))
-        retention.start()
-        try:
-            days = []
-            bar = ProgressBar(DAYS, "simulated days")
-            for day in range(DAYS):
-                cpu_ms = _write_day(store, clock, (day, messages // 2 // DAYS), stop_writing)
-                with deleting:  # the clock stops until the round of deletion has ended
-                    days.append(Day(cpu_ms, _size(path) / MIB))
-                bar.show(len(days))
-        finally:
-            stop.set()
-            retention.join()
+        files = MediaFolder(folder / "media")
+        service = retention.RetentionService(
+            store, lambda: RETENTION, lambda: remove_discarded_files(store, folder, files)
+        )
+        days, rounds = [], 0
+        count = messages // 2 // DAYS
+        bar = ProgressBar(DAYS, "simulated days")
+        for day in range(DAYS):
+            cpu_ms = _write_day(store, clock, (day, count), stop_writing)
+            deleting = time.thread_time()
+            rounds += service.run_if_due()
+            days.append(Day(cpu_ms, (time.thread_time() - deleting) / count * MS, _size(path) / MIB))
+            bar.show(len(days))
         left = int(query(path, "SELECT count(*) AS n FROM messages")[0]["n"])
-    return _section(days, messages, left, rounds.value, time.perf_counter() - began), days
-
-
-def _now(clock: "Synchronized[float]") -> datetime:
-    return BEGIN + timedelta(seconds=clock.value)
+    return _section(days, messages, left, rounds, time.perf_counter() - began), days
 
 
 def _size(path: Path) -> int:
     return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
 
 
-def _write_day(store: Store, clock: "Synchronized[float]", order: tuple[int, int], stop: threading.Event) -> float:
+def _write_day(store: Store, clock: Clock, order: tuple[int, int], stop: threading.Event) -> float:
     """Accept and answer the questions of a day, ``order`` is its number and their count.
 
     Return the ms of CPU time for a question, by the median of the commits; raises ``WritingStoppedError``.
@@ -99,12 +102,12 @@ def _write_day(store: Store, clock: "Synchronized[float]", order: tuple[int, int
     for first in range(0, count, COMMIT_SIZE):
         if stop.is_set():
             raise WritingStoppedError
-        began = time.process_time()
+        began = time.thread_time()
         with store.begin():
             for number in range(first, min(first + COMMIT_SIZE, count)):
-                clock.value = (day + number / count) * 86_400
-                worker.answer(intake.accept_message(_question(day, number, _now(clock))).job_id)
-        took.append((time.process_time() - began) / COMMIT_SIZE)
+                clock.seconds = (day + number / count) * 86_400
+                worker.answer(intake.accept_message(_question(day, number, clock())).job_id)
+        took.append((time.thread_time() - began) / COMMIT_SIZE)
     return Spread.of(took).p50 * MS
 
 
@@ -120,19 +123,6 @@ def _question(day: int, number: int, now: datetime) -> IncomingMessage:
     )
 
 
-def _delete(path: Path, clock: "Synchronized[float]", rounds: "Synchronized[int]", deleting: Lock, stop: Event) -> None:
-    """Delete old rows, a simulated day after the last deletion, until the writer has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the writer, which stops this process
-    parent = parent_process()
-    with closing(Store(path, partial(_now, clock))) as store:
-        store.process = "worker@soak:2"
-        files = MediaFolder(path.parent / "media")
-        service = RetentionService(store, lambda: RETENTION, lambda: remove_discarded_files(store, path.parent, files))
-        while not stop.wait(0.05) and parent is not None and parent.is_alive():
-            with deleting:
-                rounds.value += service.run_if_due()
-
-
 def _section(days: Sequence[Day], messages: int, left: int, rounds: int, seconds: float) -> Section:
     judged = days[WARM_UP:]
     third = len(judged) // 3
@@ -145,8 +135,8 @@ def _section(days: Sequence[Day], messages: int, left: int, rounds: int, seconds
         f"{messages:,} messages with retention on",
         f"{messages // 2:,} questions and their answers in {DAYS} simulated days, {CONVERSATION} questions to a "
         "conversation, written by the intake and the transactions of the steps into SQLite, without model, platform "
-        f"and Temporal, {COMMIT_SIZE} messages to a commit. Retention runs in a process of its own beside it, a "
-        f"simulated day after its last round; it keeps calls for {RETENTION.calls_days} days, messages for "
+        f"and Temporal, {COMMIT_SIZE} messages to a commit. Retention runs once a simulated day, without pauses for "
+        f"other writers; it keeps calls for {RETENTION.calls_days} days, messages for "
         f"{RETENTION.messages_days}, jobs for {RETENTION.jobs_days}, and the ids of received messages for 30. After "
         f"{WARM_UP} days, the last third is compared with the first, each by its median. The log of usage and a row "
         "for each deleted conversation stay for good: that is the growth.",
@@ -158,6 +148,7 @@ def _section(days: Sequence[Day], messages: int, left: int, rounds: int, seconds
             figure("growth of the store for each question", "bytes", growth, at_most(GROWTH)),
             figure("CPU of a question and its answer", "ms", median([one.cpu_ms for one in judged])),
             figure("CPU of a question and its answer, change", "%", (after / before - 1) * 100, at_most(10)),
+            figure("CPU of their deletion", "ms", median([one.deletion_ms for one in judged])),
             figure("took in all", "s", seconds),
         ),
     )
