@@ -22,6 +22,7 @@ from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from tests.support.database import query
 from tests.support.doors import EVERYBODY
+from tests.support.job_rows import Clock
 from tests.support.store_writers import Worker, prepare
 
 DAYS = 100
@@ -51,22 +52,11 @@ class WritingStoppedError(Exception):
     """Raised when the writing is stopped before its end."""
 
 
-@dataclass
-class Clock:
-    """The simulated time; ``seconds`` is that since ``BEGIN``."""
-
-    seconds: float = 0.0
-
-    def __call__(self) -> datetime:
-        """Return the time."""
-        return BEGIN + timedelta(seconds=self.seconds)
-
-
 def million(folder: Path, messages: int, stop_writing: threading.Event) -> tuple[Section, list[Day]]:
     """Write so many messages over the days, half questions and half answers; raises ``WritingStoppedError``."""
     path = folder / "million.db"
     began = time.perf_counter()
-    clock = Clock()
+    clock = Clock(BEGIN)
     with closing(Store.open(path, clock)) as store, mock.patch.object(retention, "PAUSE_SECONDS", 0):
         store.process = "worker@soak:1"
         prepare(store)
@@ -105,8 +95,8 @@ def _write_day(store: Store, clock: Clock, order: tuple[int, int], stop: threadi
         began = time.thread_time()
         with store.begin():
             for number in range(first, min(first + COMMIT_SIZE, count)):
-                clock.seconds = (day + number / count) * 86_400
-                worker.answer(intake.accept_message(_question(day, number, clock())).job_id)
+                clock.now = BEGIN + timedelta(days=day + number / count)
+                worker.answer(intake.accept_message(_question(day, number, clock.now)).job_id)
         took.append((time.thread_time() - began) / COMMIT_SIZE)
     return Spread.of(took).p50 * MS
 
