@@ -49,6 +49,7 @@ from tests.promise.outside import (
 )
 from tests.promise.process import PausingStore, Process
 from tests.promise.temporal import CURRENT_ATTEMPT, SimulatedTemporal
+from tests.support.answer_spool import NO_ACTIVITY
 from tests.support.doors import EVERYBODY, open_access
 
 RETRIES = RetryRules(
@@ -204,7 +205,7 @@ class SimulatedWorker:
         """Return the middleware that the promise rests on, around the provider."""
         book = AccountBook(self.store, [], SecretStr, tuple)
         reader = CallReader(self.store, book, lambda: BudgetSettings(day_usd=0), chat=True)
-        answers = AnswerSpool(self.store, folder / FOLDER, advance_chat_cursor)
+        answers = AnswerSpool(self.store, folder / FOLDER, advance_chat_cursor, NO_ACTIVITY)
         model = ModelClient(self._around.provider, self.process)
         recorder = Recorder(model, self.store, Estimates(book, lambda _: None), answers)
         return ReplayGuard(

@@ -72,9 +72,7 @@ class AnswerSpool:
     note tells an attempt on another host where the file is (docs/adr/0052-an-answer-on-the-disk-of-another-host.md).
     """
 
-    def __init__(
-        self, store: Store, folder: Path, keep: Keep = keep_no_rows, notes: AttemptNotes | None = None
-    ) -> None:
+    def __init__(self, store: Store, folder: Path, keep: Keep, notes: AttemptNotes) -> None:
         """``keep`` is called for each answer, in the transaction that commits the answer."""
         self._store = store
         self._keep = keep
@@ -98,7 +96,7 @@ class AnswerSpool:
 
     def find_other_holder(self, key: CallKey) -> str:
         """Return the host and the folder where an earlier attempt keeps its answer; empty if not on another host."""
-        note = self._notes.read() if self._notes is not None else ()
+        note = self._notes.read()
         if not note:
             return ""
         call, holder = note
@@ -156,8 +154,7 @@ class AnswerSpool:
 
     async def _keep_in_file(self, answer: SpooledAnswer, file: Path) -> None:
         """Tell the next attempt where the answer is, and write its spool file; raises ``OSError``."""
-        if self._notes is not None:
-            await self._notes.leave(_call_name(answer.request.key), self._here)
+        await self._notes.leave(_call_name(answer.request.key), self._here)
         # A thread of its own, because all threads of the pool may be waiting for the database's lock.
         thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
         try:
