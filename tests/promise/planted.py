@@ -66,13 +66,22 @@ def ask_despite_answer() -> AbstractContextManager[object]:
 
 
 @contextmanager
-def believe_stale_attempt() -> Iterator[None]:
-    """An attempt goes on although Temporal has given its step to another process, or its call is answered."""
+def go_on_although_overtaken() -> Iterator[None]:
+    """An attempt goes on although Temporal has given its step to another process."""
     with ExitStack() as patches:
-        patches.enter_context(ask_despite_answer())
         patches.enter_context(mock.patch.object(StepRecords, "require_newest"))
         for table in (StepRecords, StepHistory):
             patches.enter_context(mock.patch.object(table, "is_overtaken", property(lambda _: False)))
+        yield
+
+
+@contextmanager
+def believe_stale_attempt() -> Iterator[None]:
+    """An attempt goes on although it is overtaken, and does not look whether its call is answered.
+
+    Either guard alone is enough when a single attempt stalls (``GUARDS``), so both are missing here.
+    """
+    with ask_despite_answer(), go_on_although_overtaken():
         yield
 
 
@@ -103,6 +112,9 @@ def claim_without_lock() -> AbstractContextManager[object]:
 
     return mock.patch.object(Dispatcher, "_claim_jobs", claim_chosen)
 
+
+GUARDS = (ask_despite_answer, go_on_although_overtaken)
+"""The absence of each of the two guards against a stale attempt."""
 
 PLANTED: Mapping[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "a commit moved after the acknowledgement": (commit_after_acknowledgement, r"has the jobs \[\]"),

@@ -14,6 +14,7 @@ import structlog
 from connectors.base import AmbiguousSend, Idempotency, OnAmbiguous
 from maestro.domain.agent_chat import HUMAN
 from maestro.intake import messages
+from maestro.store.jobs.claims import CLAIM_LAPSES
 from maestro.store.store import Store
 from tests.promise.outside import Call, CallsUnderWay, Platform, Provider, Reply
 from tests.promise.process import BEFORE_COMMIT, Process, run_inline
@@ -27,7 +28,7 @@ CONNECTED, OTHER = "a", "b"
 """The names of the processes; the first runs the connector."""
 A_START_TAKES = 0.1
 """Seconds, so that a process is younger than the jobs that it finds."""
-CLAIMS_LAPSE = 11.0
+CLAIMS_LAPSE = CLAIM_LAPSES.total_seconds() + 1
 """Seconds after which a claim has lapsed."""
 MOST_MOVES = 4_000
 """More moves than any history needs to end after its last fault."""
