@@ -16,7 +16,7 @@ from typing import TextIO
 
 from benchmarks.processes import end_on_sigterm
 from tests.torture.episode import Outcome, Stage
-from tests.torture.ledger import FIGURES, UNFINISHED
+from tests.torture.ledger import ENDED, FIGURES, UNFINISHED
 from tests.torture.plan import Plan, Point, plan_episode
 
 MOST_TRIES = 2
@@ -79,8 +79,11 @@ class Player:
             file.write(json.dumps([asdict(point) for point in stage.layout.menu.points]))
 
     async def _shorten(self, plan: Plan, outcome: Outcome) -> Plan | None:
-        """Return the shortest beginning with the fewest lanes that has such a fault too, None if none has."""
-        figures = {figure for figure in FIGURES if outcome.figures[figure]}
+        """Return the shortest beginning with the fewest lanes that has such a fault too, None if none has.
+
+        After a process has ended, messages are lost only because nothing sends them any more.
+        """
+        figures = {ENDED} if outcome.figures[ENDED] else {figure for figure in FIGURES if outcome.figures[figure]}
         for length in range(len(plan.disturbances) + 1):
             shortest = plan.first(length)
             if await self._fails(shortest, figures):

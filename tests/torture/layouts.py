@@ -1,4 +1,4 @@
-"""The layouts that are tortured: what each has in common, and ``maestro up``; ``apart`` has separate processes."""
+"""The layouts that are tortured: what each has in common, and ``maestro up``; ``several_processes`` has the rest."""
 
 import asyncio
 import contextlib
@@ -106,12 +106,15 @@ class Member(Protocol):
 
 REASONS, BUG = ("maestro: ", "maestro.domain.errors."), "maestro: unexpected"
 """How a line begins that names the reason of an end: the command prints a sentence, Python the class of the error."""
+OF_STORE = ("store", "database", "disk", "space")
+"""The words of which a reason has one when the store cannot be used."""
 
 
 def is_refusal(output: Sequence[str], ready: str) -> bool:
-    """Return whether a process with this output since its start was not ready, and ended with a reason, not a bug."""
-    reasons = [line for line in output if line.startswith(REASONS)]
-    return bool(reasons) and not reasons[-1].startswith(BUG) and not any(ready in line for line in output)
+    """Return whether a process with this output since its start ended because the store cannot be used, never ready."""
+    reason = next((line for line in reversed(output) if line.startswith(REASONS)), BUG)
+    is_of_store = not reason.startswith(BUG) and any(word in reason.lower() for word in OF_STORE)
+    return is_of_store and not any(ready in line for line in output)
 
 
 class Layout(ABC):

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from maestro.bootstrap.up import READY
 from tests.torture import proof
 from tests.torture.campaign import Order, Run
 from tests.torture.episode import Outcome
+from tests.torture.lane_process import Player
 from tests.torture.layouts import is_refusal
 from tests.torture.ledger import (
     ALLOWED,
@@ -20,6 +22,7 @@ from tests.torture.ledger import (
     DOUBLED,
     EFFECT_TWICE,
     ELSEWHERE,
+    ENDED,
     FIGURES,
     IN_FLIGHT,
     LEFT_OPEN,
@@ -36,7 +39,7 @@ from tests.torture.ledger import (
     Ledger,
     Trace,
 )
-from tests.torture.plan import Harm, Kind, Menu, Message, Point, plan_episode
+from tests.torture.plan import Harm, Kind, Menu, Message, Plan, Point, plan_episode
 
 FIRST = Message("e1m0x", Kind.PLAIN, "web-helper", 0, 0.0, 0.0, again=False)
 SECOND = replace(FIRST, id="e1m1x")
@@ -160,6 +163,7 @@ def test_only_the_first_parts_come_in_order_where_others_wait_for_an_agent() -> 
 def test_a_process_that_ends_by_a_bug_does_not_refuse_to_start() -> None:
     assert is_refusal(["maestro: the store did not answer: the server closed the connection unexpectedly"], READY)
     assert is_refusal(["Traceback (most recent call last):", "maestro.domain.errors.StoreBusy: locked"], READY)
+    assert not is_refusal(["maestro: Port 5070 is in use by another program"], READY)
     assert not is_refusal(["maestro: unexpected KeyError"], READY)
     assert not is_refusal(["Traceback (most recent call last):", "KeyError: 1"], READY)
     assert not is_refusal([READY, "maestro: the store did not answer"], READY)
@@ -195,6 +199,33 @@ def test_a_shorter_episode_is_a_part_of_it() -> None:
     assert [one.id.partition("m")[::2] for one in renamed.messages] == [
         ("e8", one.id.partition("m")[2]) for one in plan.messages
     ]
+
+
+class FaultyStage:
+    """A stage on which a process ends after three disturbances with messages on Slack; messages are always lost."""
+
+    def __init__(self) -> None:
+        self.layout = SimpleNamespace(menu=MENU, copy_target=None)
+
+    async def play(self, plan: Plan) -> Outcome:
+        """Return the outcome of an episode."""
+        ended = len(plan.disturbances) >= 3 and "slack" in plan.lanes
+        return Outcome(plan.number, figures=Counter({LOST: 1, ENDED: int(ended)}), faults=["e"])
+
+
+async def test_a_fault_has_the_shortest_beginning_that_shows_it_and_the_folder_of_its_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = FaultyStage()
+
+    async def open_stage(_: Player) -> FaultyStage:
+        return stage
+
+    monkeypatch.setattr(Player, "_open", open_stage)
+    outcome = await Player("one", 1, tmp_path, tmp_path / "faults", tmp_path / "points").play(7, 5)
+    plan = plan_episode(1, 7, 5, MENU)
+    assert outcome.prefix == [*map(str, plan.disturbances[:3]), "with messages in slack"]
+    assert outcome.data_folder == str(tmp_path / "faults" / "episode-7") == str(stage.layout.copy_target)
 
 
 def order(folder: Path, kills: int = 40) -> Order:
