@@ -11,7 +11,7 @@ from benchmarks.billing import billable_actions
 HISTORIES = Path(__file__).parents[1] / "histories"
 WAYS: Mapping[str, tuple[str, int]] = {
     "answered": ("a message is answered", 2),
-    "tool_rounds": ("an answer with two rounds of tool calls, four calls in all", 2),
+    "tool_rounds": ("an answer with two rounds of tool calls, four tool calls in all", 2),
     "provider_retry": ("the provider fails twice, and the third attempt is answered", 2),
     "delegated": ("a message whose answer gives another agent a task", 1),
     "task": ("that task", 2),
@@ -32,13 +32,12 @@ there, and the sending of an answer is one of its own. A run of a schedule is tw
 """
 USD_PER_MILLION = 50
 """The list price of the smallest volume: https://docs.temporal.io/cloud/pricing."""
-MONTH = 100_000
-"""The messages of a month in the example."""
+USD_PLAN, PLAN_ACTIONS = 100, 1_000_000
+"""The price of the smallest plan for a month, and the actions that it includes."""
 HEAD = """\
-**A message that is answered costs {answered} billable actions: US$ {price:.4f}.** {month:,} messages a month cost
-{actions:,} actions: US$ {usd_month:,.0f} at list price. [A plan](../howto/use-temporal-cloud.md#costs) includes some
-actions, and its base price is due in any case. A message that waits in its lane has no workflow and costs nothing
-meanwhile.
+**A message that is answered costs {answered} billable actions: US$ {price:.4f}.** The smallest plan costs US$ {plan} a
+month and includes a million actions, enough for about {included:,} messages a month. Each further million messages
+costs US$ {usd_million:,}. A message that waits in its lane has no workflow and costs nothing meanwhile.
 
 The price is the list price of the smallest volume, US$ {usd} per million actions
 ([prices](https://docs.temporal.io/cloud/pricing)); larger volumes cost less. Storage, support and fairness are billed
@@ -49,7 +48,8 @@ TAIL = """
 Three things come on top:
 
 * **Heartbeats**: an activity that runs longer than 10 s, such as a slow model call, sends one at most every 15 s. A
-  model call of 40 s costs two or three more actions. `temporal.heartbeatSeconds` makes them rarer.
+  model call of 40 s costs two or three more actions. `temporal.heartbeatSeconds` makes them rarer; a dead worker
+  is then noticed later.
 * **The run after a wait** is a workflow run of its own.
 * **Retries** of an activity are an action each; crashes are rare, failing providers are not.
 
@@ -63,16 +63,15 @@ counts for each run of a schedule besides its workflow.
 def actions_page(note: str) -> str:
     """Describe what each way costs; ``note`` says how the page is written anew."""
     rows = "".join(_row(words, cloud_actions(name)) for name, (words, _) in WAYS.items())
-    table = f"| way | actions | US$ per million |\n|---|---:|---:|\n{rows}"
+    table = f"| way | actions | US$ per million of these |\n|---|---:|---:|\n{rows}"
     answered = cloud_actions("answered")
-    actions = answered * MONTH
     head = HEAD.format(
         answered=answered,
         price=answered * USD_PER_MILLION / 1e6,
         usd=USD_PER_MILLION,
-        month=MONTH,
-        actions=actions,
-        usd_month=actions * USD_PER_MILLION / 1e6,
+        plan=USD_PLAN,
+        included=PLAN_ACTIONS // answered // 1000 * 1000,
+        usd_million=answered * USD_PER_MILLION,
     )
     return f"# What a message costs on Temporal Cloud\n\n{note}\n\n{head}\n{table}{TAIL}"
 

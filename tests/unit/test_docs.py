@@ -145,6 +145,17 @@ def test_a_link_that_opens_is_fine(link: str) -> None:
     assert list(SMALL.links_open(written(f"# Page\n[x]({link})", "docs/rules.md"))) == []
 
 
+def test_no_page_has_a_heading_twice() -> None:
+    check(pages.no_section_twice, (source for source in texts() if source.path.endswith(".md")))
+
+
+def test_a_heading_that_is_there_twice_is_found() -> None:
+    page = "# Page\n## Soak\n### For users\n## Peers\n### For users\n## Soak\n"
+    assert [str(finding) for finding in pages.no_section_twice(written(page, "docs/rules.md"))] == [
+        str(Finding("docs/rules.md", 1, "the section 'Soak' is there twice"))
+    ]
+
+
 def test_tests_that_pages_name_exist() -> None:
     check(project().tests_exist, (source for source in texts() if source.path.startswith("docs/")))
 

@@ -1,6 +1,7 @@
 """The pages of the documentation as the rules see them: their headings, and what refers to them."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ EXEMPT = ("tests/histories/", "tests/unit/test_docs.py", "api/dashboard/static/v
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} (.+?)\s*$", re.MULTILINE)
+_SECTION = re.compile(r"^## (.+?)\s*$", re.MULTILINE)
 _PAGE = re.compile(r"\bdocs/((?:[\w-]+/)*[\w-]+\.md)(?::\s+([a-z][^.;:()`\"{}]*))?")
 _RECORD = re.compile(r"\b(?:ADRs? |docs/adr/)(\d+)(?:(?:,| and) (\d+))?")
 _LINK = re.compile(r"\]\(([^)\s]*)\)")
@@ -86,7 +88,9 @@ class Documentation:
             if ":" in path:
                 continue
             target = resolved(folder, path) if path else source.path
-            page = source.text if not path else self.pages.get(target.removeprefix("docs/"))
+            page = self.pages.get(target.removeprefix("docs/")) if target.startswith("docs/") else None
+            if not path:
+                page = source.text
             if not self.exists(target):
                 yield Finding(source.path, 1, f"there is no {target}")
             elif anchor and page is not None and anchor not in map(anchor_of, headings(page)):
@@ -102,6 +106,12 @@ class Documentation:
 def no_numbers_of_other_pages(source: Source) -> Iterator[Finding]:
     """Nothing refers to a number of a decision, an invariant, a section or a step: name a heading of docs instead."""
     return (at(source, match, f"{match[0]!r} opens nothing") for match in _NUMBERED.finditer(source.text))
+
+
+def no_section_twice(source: Source) -> Iterator[Finding]:
+    """A page has each of its sections once."""
+    sections = Counter(_SECTION.findall(_FENCE.sub("", source.text)))
+    return (Finding(source.path, 1, f"the section {name!r} is there twice") for name in sections if sections[name] > 1)
 
 
 def at(source: Source, match: re.Match[str], message: str) -> Finding:
