@@ -67,7 +67,7 @@ torture: set-up ## Kill Maestro KILLS=1000 times by SEED=1 (STORE=postgresql, LA
 	$(BIN)/python -m tests.torture --kills $(or $(KILLS),1000) --seed $(or $(SEED),1) --store $(or $(STORE),sqlite) \
 	  --layout $(or $(LAYOUT),one) $(ARGS)
 
-crash-points: set-up ## Kill Maestro at every named point, which takes some minutes
+crash-points: set-up ## Kill Maestro at every crash point of a message on the web, which takes some minutes
 	MAESTRO_TEST_ALL_CRASH_POINTS=1 $(PYTEST) tests/chaos/test_crash_points.py $(ARGS)
 
 RELEASE_TESTS := tests/unit/test_release.py tests/unit/test_requirements.py tests/acceptance/test_installed.py \

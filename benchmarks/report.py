@@ -21,7 +21,8 @@ HEAD = """\
 # Results
 
 Written by `make bench`; [README.md](README.md) says what is measured and how to repeat it. Each figure is the median
-of its rounds, and every percentile is a measured value.
+of its rounds, and every percentile is a measured value. The load average before a part includes the part before it. The
+sections of [the soak](README.md#soak) say when and on which machine they were measured.
 """
 
 
@@ -56,9 +57,14 @@ def from_json(text: str) -> tuple[Machine, list[Section]]:
 
 def write_pages() -> None:
     """Write the page from the results."""
+    RESULTS.write_text(published_page())
+
+
+def published_page() -> str:
+    """Return the page that the results in their files make."""
     machine, sections = from_json(JSON.read_text())
     soak_sections = from_json(SOAK.read_text())[1] if SOAK.exists() else []
-    RESULTS.write_text(page(machine, [*sections, *soak_sections]))
+    return page(machine, [*sections, *soak_sections])
 
 
 def page(machine: Machine, sections: Sequence[Section]) -> str:
@@ -79,7 +85,7 @@ def _about(machine: Machine) -> Iterator[str]:
     libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
     yield f"* {machine.date}; load averages before the run: {', '.join(f'{load:.2f}' for load in machine.load)}"
     yield f"* {machine.processor}, {machine.cores} cores, {machine.memory_gib:g} GiB; {machine.system}"
-    yield f"* Python {machine.python}; {libraries}"
+    yield f"* Maestro {machine.release}; Python {machine.python}; {libraries}"
     yield ""
 
 

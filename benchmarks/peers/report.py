@@ -61,6 +61,7 @@ Notes:
   Redis, needs a licence and is not measured.
 * The naive flow has no conversation and no order. An interrupted call is retried after its timeout of 30 s; heartbeats
   would make that shorter.
+* OpenClaw and Oban Web run on Node.js and Elixir. Peers are Python packages, so both are not measured.
 * The memory of Maestro includes the library for all providers, the dashboard and the Temporal server; that of the naive
   flow includes the Temporal server.
 """

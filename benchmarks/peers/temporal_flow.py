@@ -40,7 +40,7 @@ class FlowConversation(PeerConversation):
             self._results[run] = asyncio.create_task(self._read_result(key, run))
 
     async def reconnect(self) -> None:
-        """Do nothing: the client is_polling the server for the results."""
+        """Do nothing: the client polls the server for the results."""
 
     async def close(self) -> None:
         """Stop waiting for results."""

@@ -63,8 +63,9 @@ def add_parts(path: Path, machine: Machine, parts: Sequence[Part]) -> None:
     before = path.read_text() if path.exists() else ""
     sections = {one.name: one for one in from_json(before)[1]} if before else {}
     samples = json.loads(before)["samples"] if before else {}
+    where = f"{machine.date}: {machine.processor}, {machine.cores} cores, Maestro {machine.release}"
     for section, found in parts:
-        sections[section.name] = replace(section, how=f"{section.how} Measured by `{COMMAND}`, {machine.date}.")
+        sections[section.name] = replace(section, how=f"{section.how} Measured by `{COMMAND}` on {where}.")
         samples[section.name] = [asdict(sample) for sample in found]
     in_order = [sections[name] for name in NAMES if name in sections]
     path.write_text(json.dumps({**json.loads(as_json(machine, in_order)), "samples": samples}, indent=1) + "\n")

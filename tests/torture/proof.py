@@ -1,6 +1,7 @@
 """The published ledger: ``benchmarks/torture.json``, and the tables of README and ``docs/proof.md`` made from it."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,15 +84,16 @@ def readme_figures(runs: Sequence[JsonObject]) -> str:
     """Return the sums over all runs for the README: the four numbers, and what was reached and allowed."""
     kills, messages = sum(run["kills"] for run in runs), sum(sum(run["messages"].values()) for run in runs)
     shares = [run["points"]["reached"] / run["points"]["known"] for run in runs]
-    again = sum(run["allowed"][IN_FLIGHT] for run in runs)
+    again, recorded = (sum(run["allowed"][name] for run in runs) for name in (IN_FLIGHT, MARKED))
     rows = [
         (name, sum(run["figures"][figure] for run in runs for figure in figures)) for name, figures in PROMISED.items()
     ]
     table = "".join(f"| {name} | {number:,} |\n" for name, number in rows)
     return (
         f"| after {kills:,} kills under {messages:,} messages | |\n|---|---:|\n{table}\n"
-        f"Crash points reached in each layout: at least {min(shares):.0%}; `make crash-points` kills at all.\n"
-        f"Model calls in flight that were made again, and may be charged twice: {again:,}.\n"
+        f"Crash points reached in each run: at least {math.floor(min(shares) * 100)}%; `make crash-points` kills at\n"
+        "every one that a message on the web passes. Model calls in flight that were made again, and may be charged\n"
+        f"twice: {again:,}. Possible duplicates on Telegram and WhatsApp, which their jobs record: {recorded:,}.\n"
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.__main__ import expect_seconds
 from benchmarks.machine import Machine
-from benchmarks.report import as_json, from_json, page
+from benchmarks.report import RESULTS, as_json, from_json, page, published_page
 from benchmarks.results import Section, at_most, figure
 
 MACHINE = Machine(
@@ -27,6 +27,10 @@ def test_the_page_has_every_figure_with_its_target_and_rounds() -> None:
     text = page(MACHINE, sections())
     assert text.count("| messages answered | 2.50 ms | ≤ 2: MISSED | 1, 3, 2.50 |") == 2
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## About cost", "## About latency"]
+
+
+def test_the_published_page_is_that_of_its_files() -> None:
+    assert published_page() == RESULTS.read_text()
 
 
 def test_a_part_is_expected_to_take_as_long_as_in_the_last_results(tmp_path: Path) -> None:
