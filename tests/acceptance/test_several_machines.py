@@ -6,8 +6,10 @@ those of the page.
 
 import asyncio
 import json
+import os
 import random
 import re
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping
 from configparser import ConfigParser
@@ -60,8 +62,9 @@ class Machine:
     def __init__(self, folder: Path, address: str, shared: Mapping[str, str]) -> None:
         self.folder = folder
         self.address = address
-        self.here = {**shared, "/etc/maestro": str(folder / "etc"), "/var/lib/maestro": str(folder / "lib")}
-        (folder / "etc").mkdir(parents=True)
+        folders = {"/etc/maestro": str(folder / "etc"), "/var/lib/maestro": str(folder / "lib")}
+        self.here = {**shared, **folders, "chown -R maestro": f"chown -R {os.getuid()}"}
+        folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def config(self) -> Path:
@@ -129,8 +132,7 @@ async def installed(folder: Path, llm: LLMServer) -> AsyncIterator[tuple[list[Ma
     await cluster.start()
     try:
         await one.run(block_with("secrets.key\n"), ANTHROPIC_API_KEY="key-of-the-account")
-        for file in (one.folder / "etc").iterdir():
-            (two.folder / "etc" / file.name).write_bytes(file.read_bytes())
+        shutil.copytree(one.folder / "etc", two.folder / "etc")
         for machine in (one, two):
             machine.write_config(llm.base_url("anthropic"))
         await one.run(block_with("maestro init --yes"))
