@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[1]
+LOG_SHOWN = 4000
+"""The characters at the end of a standard error that an error shows."""
 GRACE = 25.0
 """Seconds between SIGTERM and SIGKILL."""
 MIB = 2**20
@@ -73,6 +75,9 @@ async def run_process(
         )
     try:
         yield process
+    except RuntimeError as error:
+        error.add_note(f"its standard error:\n{log.read_text(errors='replace')[-LOG_SHOWN:]}")
+        raise
     finally:
         await asyncio.shield(asyncio.create_task(end_process(process)))
 
