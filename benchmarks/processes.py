@@ -76,7 +76,7 @@ async def run_process(
     try:
         yield process
     except RuntimeError as error:
-        error.add_note(f"its standard error:\n{log.read_text(errors='replace')[-LOG_SHOWN:]}")
+        error.add_note(f"its standard error:\n{_end_of(log)}")
         raise
     finally:
         await asyncio.shield(asyncio.create_task(end_process(process)))
@@ -127,6 +127,10 @@ async def wait_for_line(process: asyncio.subprocess.Process, words: str, seconds
             if words in line:
                 return lines
     raise RuntimeError(f"the process ended without printing {words!r}:\n" + "\n".join(lines))
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-LOG_SHOWN:]
 
 
 def _cpu(pid: int) -> float:
