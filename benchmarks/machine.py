@@ -28,7 +28,7 @@ class Machine:
     python: str
     libraries: dict[str, str]
     load: tuple[float, float, float]
-    release: str = ""
+    release: str
     """The release of Maestro and its commit."""
 
 

@@ -49,7 +49,7 @@ class Day:
 
 
 @dataclass(frozen=True)
-class Written:
+class WritingTotals:
     """The messages that were written and those that retention left, its rounds of deletion, and the seconds it took."""
 
     messages: int
@@ -84,7 +84,7 @@ def million(folder: Path, messages: int, stop_writing: threading.Event) -> tuple
             days.append(Day(cpu_ms, (time.thread_time() - deleting) / count * MS, _size(path) / MIB))
             bar.show(len(days))
         left = int(query(path, "SELECT count(*) AS n FROM messages")[0]["n"])
-    return judge_days(days, Written(messages, left, rounds, time.perf_counter() - began)), days
+    return judge_days(days, WritingTotals(messages, left, rounds, time.perf_counter() - began)), days
 
 
 def _size(path: Path) -> int:
@@ -123,12 +123,12 @@ def _question(day: int, number: int, now: datetime) -> IncomingMessage:
     )
 
 
-def judge_days(days: Sequence[Day], written: Written) -> Section:
+def judge_days(days: Sequence[Day], totals: WritingTotals) -> Section:
     """Compare the last third of the days after the warm-up with the first.
 
     CPU time is that of the quickest day of a third: other programs on the machine only add to it.
     """
-    judged, messages = days[WARM_UP:], written.messages
+    judged, messages = days[WARM_UP:], totals.messages
     third = len(judged) // 3
     first, last = judged[:third], judged[-third:]
     costs = [min(one.cpu_ms for one in some) for some in (first, last)]
@@ -148,8 +148,8 @@ def judge_days(days: Sequence[Day], written: Written) -> Section:
         "deleted conversation stay for good: that is the growth.",
         (
             figure("messages written", "", messages // 2 // DAYS * DAYS * 2),
-            figure("messages left at the end", "", written.left),
-            figure("rounds of deletion", "", written.rounds),
+            figure("messages left at the end", "", totals.left),
+            figure("rounds of deletion", "", totals.rounds),
             figure("size of the store at the end", "MiB", days[-1].file_mib),
             figure("growth of the store for each question", "bytes", growth, at_most(GROWTH)),
             figure(
@@ -160,7 +160,7 @@ def judge_days(days: Sequence[Day], written: Written) -> Section:
             figure("CPU of their deletion, median of all days", "ms", median([one.deletion_ms for one in judged])),
             figure("CPU of their deletion, quickest day of the first and the last third", "ms", deletions),
             figure("CPU of their deletion, change", "%", _percent(*deletions), at_most(10)),
-            figure("took in all", "s", written.seconds),
+            figure("took in all", "s", totals.seconds),
         ),
     )
 

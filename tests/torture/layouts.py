@@ -106,14 +106,14 @@ class Member(Protocol):
 
 REASONS, BUG = ("maestro: ", "maestro.domain.errors."), "maestro: unexpected"
 """How a line begins that names the reason of an end: the command prints a sentence, Python the class of the error."""
-OF_STORE = ("store", "database", "disk", "space")
-"""The words of which a reason has one when the store cannot be used."""
+STORE_WORDS = ("store", "database", "disk", "no space")
+"""A reason that is about the store has one of these words."""
 
 
 def is_refusal(output: Sequence[str], ready: str) -> bool:
-    """Return whether a process with this output since its start ended because the store cannot be used, never ready."""
+    """Return whether a process with this output was never ready, and ended because the store cannot be used."""
     reason = next((line for line in reversed(output) if line.startswith(REASONS)), BUG)
-    is_of_store = not reason.startswith(BUG) and any(word in reason.lower() for word in OF_STORE)
+    is_of_store = not reason.startswith(BUG) and any(word in reason.lower() for word in STORE_WORDS)
     return is_of_store and not any(ready in line for line in output)
 
 

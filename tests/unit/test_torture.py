@@ -164,6 +164,7 @@ def test_a_process_that_ends_by_a_bug_does_not_refuse_to_start() -> None:
     assert is_refusal(["maestro: the store did not answer: the server closed the connection unexpectedly"], READY)
     assert is_refusal(["Traceback (most recent call last):", "maestro.domain.errors.StoreBusy: locked"], READY)
     assert not is_refusal(["maestro: Port 5070 is in use by another program"], READY)
+    assert not is_refusal(["maestro: the namespace default does not exist"], READY)
     assert not is_refusal(["maestro: unexpected KeyError"], READY)
     assert not is_refusal(["Traceback (most recent call last):", "KeyError: 1"], READY)
     assert not is_refusal([READY, "maestro: the store did not answer"], READY)

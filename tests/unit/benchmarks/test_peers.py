@@ -18,7 +18,7 @@ from benchmarks.peers.temporal_flow import FlowConversation, TemporalFlow
 from benchmarks.peers.trials import is_in_order
 from tests.support.instance import free_port
 
-MACHINE = Machine("2026-11-24 10:00 UTC", "a processor", 2, 8.0, "Linux", "3.11.7", {}, (0.1, 0.2, 0.3))
+MACHINE = Machine("2026-11-24 10:00 UTC", "a processor", 2, 8.0, "Linux", "3.11.7", {}, (0.1, 0.2, 0.3), "0.2.0")
 
 
 def result(name: str, **values: float) -> Result:

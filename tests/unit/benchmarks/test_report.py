@@ -9,7 +9,7 @@ from benchmarks.report import RESULTS, as_json, from_json, page, published_page
 from benchmarks.results import Section, at_most, figure
 
 MACHINE = Machine(
-    "2026-11-22 10:00 UTC", "a processor", 2, 8.0, "Linux", "3.11.7", {"temporalio": "1"}, (0.1, 0.2, 0.3)
+    "2026-11-22 10:00 UTC", "a processor", 2, 8.0, "Linux", "3.11.7", {"temporalio": "1"}, (0.1, 0.2, 0.3), "0.2.0"
 )
 
 

@@ -11,7 +11,7 @@ from benchmarks.machine import this_machine
 from benchmarks.report import from_json
 from benchmarks.results import Section
 from benchmarks.soak.__main__ import add_parts, list_missed
-from benchmarks.soak.million import DAYS, Day, WritingStoppedError, Written, judge_days, million
+from benchmarks.soak.million import DAYS, Day, WritingStoppedError, WritingTotals, judge_days, million
 from benchmarks.soak.mixed import LEAST_SAMPLES, Sample, TooFewSamplesError, judge
 
 MINUTE = Sample(
@@ -102,12 +102,12 @@ def test_a_store_that_does_not_grow_in_the_first_half_says_so() -> None:
 
 FLAT = [Day(cpu_ms=4.0, deletion_ms=5.0, file_mib=200.0) for _ in range(DAYS)]
 """The days of a store whose messages cost the same each day."""
-WRITTEN = Written(messages=1_000_000, left=70_000, rounds=DAYS, seconds=3_600)
+TOTALS = WritingTotals(messages=1_000_000, left=70_000, rounds=DAYS, seconds=3_600)
 
 
 def test_days_of_other_load_are_not_taken_for_a_higher_cost() -> None:
     busy = [replace(one, cpu_ms=8.0, deletion_ms=9.0) if 60 <= day < 95 else one for day, one in enumerate(FLAT)]
-    assert missed(judge_days(busy, WRITTEN)) == []
+    assert missed(judge_days(busy, TOTALS)) == []
 
 
 def test_messages_that_cost_more_each_day_are_found() -> None:
@@ -115,7 +115,7 @@ def test_messages_that_cost_more_each_day_are_found() -> None:
         Day(one.cpu_ms + 0.02 * day, one.deletion_ms + 0.03 * day, one.file_mib + 2.5 * day)
         for day, one in enumerate(FLAT)
     ]
-    assert missed(judge_days(dearer, WRITTEN)) == [
+    assert missed(judge_days(dearer, TOTALS)) == [
         "growth of the store for each question",
         "CPU of a question and its answer, change",
         "CPU of their deletion, change",
