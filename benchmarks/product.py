@@ -16,7 +16,8 @@ from typing import Any
 from benchmarks.model import Model
 from benchmarks.processes import ROOT, run_process, wait_for_line
 from temporal.server_process import read_record
-from tests.support.instance import free_port, merged
+from tests.support.instance import merged
+from tests.support.ports import free_port
 
 COMMAND = str(Path(sys.executable).with_name("maestro"))
 READY = "Maestro is ready."

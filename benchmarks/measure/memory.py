@@ -13,7 +13,7 @@ from benchmarks.processes import Memory, memory_of, run_process, wait_for_line
 from benchmarks.product import COMMAND, Product, create_setting, up
 from benchmarks.results import Figure, Section, at_most, figure
 from temporal.server import EmbeddedServer, ServerConfig
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 
 SEPARATE = (("worker",), ("api",), ("connect", "web"))
 WITH_MODELS = ("worker",)

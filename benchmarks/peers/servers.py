@@ -19,7 +19,7 @@ from benchmarks.peers.peer import (
     peer_failure_from,
     question_text,
 )
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 
 GRAPH = Path(__file__).with_name("graph.py")
 CONCURRENT_RUNS = 50

@@ -16,7 +16,7 @@ from benchmarks.machine import describe_release
 from benchmarks.model import Model
 from benchmarks.peers.peer import Peer, PeerConversation, PeerFailure, PeerProcesses, peer_failure_from, question_text
 from benchmarks.product import create_setting, up
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 
 
 class SocketConversation(PeerConversation):

@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from benchmarks.model import Model
 from benchmarks.peers.peer import LOG, Peer, PeerConversation, PeerProcesses, peer_failure_from, question_text
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 
 FLOW = Path(__file__).with_name("flow.py")
 QUEUE = "chat"

@@ -18,9 +18,10 @@ from mcp import MCPError
 from structlog.testing import capture_logs
 
 from maestro.scanner import pattern_program
-from tests.support.instance import PATIENCE, Instance, Row, free_port, running_instance, until
+from tests.support.instance import PATIENCE, Instance, Row, running_instance, until
 from tests.support.llm_script import Failure, Recorded
 from tests.support.mcp_agent import OutsideAgent, mcp_agent
+from tests.support.ports import free_port
 from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("agent-chat")]

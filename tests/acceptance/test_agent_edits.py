@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx
 
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 
 FIRST, SECOND = "Answer like a pirate.", "Answer like a judge."
 

@@ -14,7 +14,7 @@ from temporal.server_process import read_record
 from tests.support.command import COMMAND, PATIENCE, Ended, Ports, UpProcess, maestro, up
 from tests.support.database import change, query
 from tests.support.mounts import Mount, mounted
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 from tests.support.web_client import web_client
 
 

@@ -14,8 +14,9 @@ import pytest_asyncio
 from maestro.domain.jobs.job import FAILURE_NOTICE
 from tests.support.command import Ended, maestro
 from tests.support.database import query
-from tests.support.instance import free_port, until
+from tests.support.instance import until
 from tests.support.llm_server import Failure, LLMServer
+from tests.support.ports import free_port
 from tests.support.running import Maestro, running
 from tests.support.terminal import CTRL_D, UP, Terminal, terminal
 

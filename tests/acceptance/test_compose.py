@@ -22,7 +22,7 @@ from tests.support import postgresql
 from tests.support.compose import Container, Machine, composed, run_script
 from tests.support.dockerfile import image
 from tests.support.llm_server import LLMServer
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 from tests.support.separate import TemporalApart
 from tests.support.web_client import web_client
 from tests.unit.architecture.source import ROOT

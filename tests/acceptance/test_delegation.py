@@ -9,8 +9,9 @@ from temporalio.client import WorkflowExecutionDescription
 
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.replay import ReplayMode
-from tests.support.instance import Instance, Row, free_port, running_instance
+from tests.support.instance import Instance, Row, running_instance
 from tests.support.llm_server import Failure, Recorded
+from tests.support.ports import free_port
 from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("delegation")]

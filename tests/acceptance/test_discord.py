@@ -9,7 +9,8 @@ import pytest_asyncio
 
 from tests.support.discord_server import TOKEN, Channel, DiscordServer, Fault, Message
 from tests.support.history import history_of
-from tests.support.instance import Instance, Row, free_port, running_instance, until
+from tests.support.instance import Instance, Row, running_instance, until
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("discord")]
 

@@ -18,8 +18,8 @@ from tests.support.database import change
 from tests.support.diagnosed import Report, doctor
 from tests.support.fresh_store import fresh_store
 from tests.support.mounts import Mount, mounted
+from tests.support.ports import free_ports
 from tests.support.provider import ollama, provider
-from tests.support.running import free_ports
 from tests.support.separate import TemporalApart
 from tests.support.temporal_gate import key_gate, tls_gate
 

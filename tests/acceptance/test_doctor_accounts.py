@@ -11,8 +11,8 @@ from maestro.store.store import Store
 from tests.acceptance.test_doctor import KEY, account, configure
 from tests.support.diagnosed import doctor
 from tests.support.fresh_store import fresh_store
+from tests.support.ports import free_ports
 from tests.support.provider import provider
-from tests.support.running import free_ports
 
 
 async def test_the_command_of_a_subscription_must_be_there(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from matrix_homeserver import ADA, BOT, TOKEN, Fault, Homeserver
 from tests.support.command import COMMAND, PATIENCE, UpProcess
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 from tests.unit.architecture.source import PACKAGES, ROOT, Source, read
 
 pytestmark = pytest.mark.xdist_group("example")

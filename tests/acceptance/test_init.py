@@ -17,8 +17,8 @@ from temporal.namespace import find_missing_attributes
 from tests.support.claude import FakeClaude
 from tests.support.command import Ended, maestro
 from tests.support.diagnosed import doctor
+from tests.support.ports import free_ports
 from tests.support.provider import Provider, ollama
-from tests.support.running import free_ports
 from tests.support.separate import TemporalApart
 from tests.support.temporal_gate import key_gate
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests.support.command import Ports, up
+from tests.support.ports import free_ports
 from tests.support.run_environment import RunEnvironment, make_run_environment
-from tests.support.running import free_ports
 from tests.support.web_client import web_client
 from tests.unit.architecture.source import ROOT
 

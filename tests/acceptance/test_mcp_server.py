@@ -12,8 +12,9 @@ import pytest
 import pytest_asyncio
 from mcp import MCPError
 
-from tests.support.instance import PATIENCE, Instance, free_port, running_instance
+from tests.support.instance import PATIENCE, Instance, running_instance
 from tests.support.mcp_agent import Mode, mcp_agent
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("questions")]
 

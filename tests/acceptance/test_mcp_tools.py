@@ -21,8 +21,9 @@ from maestro.llm.chat_format import PICTURES_OF_TOOLS
 from maestro.tools.base import AsyncTool, ToolCaller, ToolFailure, ToolImage, ToolOutput
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.registry import ToolRegistry, parse_arguments, run_tool
-from tests.support.instance import free_port, running_instance, until
+from tests.support.instance import running_instance, until
 from tests.support.mcp_server import PICTURE
+from tests.support.ports import free_port
 from tests.support.tool_agents import agent_with
 from tests.unit.architecture.source import ROOT
 

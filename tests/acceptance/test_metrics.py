@@ -7,7 +7,8 @@ from pathlib import Path
 import httpx
 import pytest_asyncio
 
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 from tests.support.scraping import Scrape
 
 PASSWORD = "correct horse battery staple"

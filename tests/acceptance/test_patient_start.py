@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 from tests.support.separate import ForkedPart, Part, TemporalApart
 from tests.support.temporal_gate import key_gate
 

@@ -22,7 +22,8 @@ from maestro.domain.messages import OutgoingMessage
 from maestro.domain.people.people import PersonId
 from tests.support.command import Ended
 from tests.support.command import maestro as command
-from tests.support.instance import Instance, Row, free_port, running_instance
+from tests.support.instance import Instance, Row, running_instance
+from tests.support.ports import free_port
 from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("questions")]

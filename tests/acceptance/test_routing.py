@@ -16,7 +16,8 @@ from maestro.intake.messages import BOT, BOT_LOOP, TOO_FAST
 from maestro.intake.pairing import AN_OWNER, LET_IN
 from tests.support.command import Ended
 from tests.support.command import maestro as command
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 from tests.support.web_client import web_client
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("routing")]

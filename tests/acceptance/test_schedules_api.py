@@ -13,7 +13,8 @@ import pytest
 from temporal.server import EmbeddedServer, ServerConfig
 from tests.support.command import maestro as command
 from tests.support.forking import Ended
-from tests.support.instance import PATIENCE, Instance, free_port, running_instance
+from tests.support.instance import PATIENCE, Instance, running_instance
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.xdist_group("schedules-api")
 

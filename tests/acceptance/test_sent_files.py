@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.tools import NOT_MADE_IN_WHAT_IF
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 from tests.support.web_client import WebClient, web_client
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("sent-files")]

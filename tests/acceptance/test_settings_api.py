@@ -15,7 +15,8 @@ import pytest_asyncio
 from maestro.cli.main import run
 from maestro.domain.agent_chat import NOTE, TRUNCATED
 from maestro.domain.redaction import REDACTED
-from tests.support.instance import PATIENCE, Instance, free_port, running_instance
+from tests.support.instance import PATIENCE, Instance, running_instance
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("settings-api")]
 

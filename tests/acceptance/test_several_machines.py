@@ -28,8 +28,8 @@ from tests.documentation.mentions import wrong_in_command
 from tests.documentation.shell import Surroundings, command_folder, run_blocks
 from tests.support.forking import forked
 from tests.support.llm_server import LLMServer
+from tests.support.ports import free_ports
 from tests.support.postgresql import empty_location
-from tests.support.running import free_ports
 from tests.support.separate import READY, STANDS_BY, ForkedPart, TemporalApart
 from tests.unit.architecture.source import ROOT
 

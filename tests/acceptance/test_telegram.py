@@ -13,7 +13,8 @@ from connectors.telegram.send import WORD_JOINER
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Cron
 from tests.support.history import history_of
-from tests.support.instance import Instance, Row, free_port, running_instance, until
+from tests.support.instance import Instance, Row, running_instance, until
+from tests.support.ports import free_port
 from tests.support.telegram_server import (
     ADA,
     GROWING_TOKEN,

@@ -9,7 +9,7 @@ import httpx
 from tests.support import database
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 from tests.support.separate import READY, SHARED_KEYS, Separate
 from tests.support.web_client import web_client
 

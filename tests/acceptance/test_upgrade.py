@@ -36,7 +36,7 @@ from tests.support.command import Ports, maestro, up
 from tests.support.database import change
 from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 from tests.support.web_client import WebClient, web_client
 
 pytestmark = [

@@ -13,7 +13,8 @@ import pytest_asyncio
 
 from tests.support.command import COMMAND
 from tests.support.hooks import new_webhook, post, signature
-from tests.support.instance import PATIENCE, Instance, free_port, running_instance
+from tests.support.instance import PATIENCE, Instance, running_instance
+from tests.support.ports import free_port
 from tests.support.postgresql import store_environment
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("webhooks")]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from temporal.server import EmbeddedServer, ServerConfig
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.xdist_group("without-temporal")
 

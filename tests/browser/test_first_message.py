@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.support.browser import profile
 from tests.support.command import Ports, up
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

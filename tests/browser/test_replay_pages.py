@@ -10,7 +10,8 @@ from connectors.base import FailureScope, PermanentSend
 from maestro.domain.jobs.job import Job, JobEnding, JobKind, JobStatus
 from maestro.domain.messages import Address, IncomingMessage, lane_key
 from tests.support.browser import profile
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("replay-pages")]
 

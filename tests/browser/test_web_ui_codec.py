@@ -9,7 +9,8 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.support.browser import profile
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("web-ui-codec")]
 

@@ -22,9 +22,10 @@ from tests.chaos.conftest import HELPER
 from tests.chaos.promise import assert_answered_once, assert_in_order
 from tests.support.chatting import Person, person
 from tests.support.evidence import Evidence
-from tests.support.instance import free_port, until
+from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.support.next_release import NEXT, NUMBER, ReleasePart, copy_next_release
+from tests.support.ports import free_port
 from tests.support.separate import FAST, READY, Separate, TemporalApart
 
 pytestmark = [

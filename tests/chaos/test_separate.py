@@ -11,8 +11,8 @@ import pytest_asyncio
 from tests.chaos.conftest import HELPER
 from tests.chaos.load import under_load
 from tests.support.evidence import Evidence
-from tests.support.instance import free_port
 from tests.support.llm_server import LLMServer
+from tests.support.ports import free_port
 from tests.support.separate import READY, Separate, separate
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]

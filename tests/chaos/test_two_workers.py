@@ -13,10 +13,11 @@ from tests.chaos.conftest import HELPER
 from tests.chaos.promise import assert_answered_once
 from tests.support.chatting import person
 from tests.support.evidence import Evidence
-from tests.support.instance import free_port, until
+from tests.support.instance import until
 from tests.support.llm_script import Failure
 from tests.support.llm_server import LLMServer
 from tests.support.locking import is_writable
+from tests.support.ports import free_port
 from tests.support.separate import READY, Part, Separate, separate
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]

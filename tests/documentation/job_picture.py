@@ -7,8 +7,9 @@ from pathlib import Path
 
 from playwright.async_api import async_playwright
 
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
 from tests.support.llm_script import Failure
+from tests.support.ports import free_port
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "job-page.png"
 WIDTH = 1280

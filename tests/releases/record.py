@@ -23,7 +23,7 @@ from temporal.server_process import read_record
 from tests.support.llm_script import Failure
 from tests.support.llm_server import LLMServer
 from tests.support.next_release import ReleasePart
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 from tests.support.web_client import WebClient, web_client
 
 ROOT = Path(__file__).parents[2]

@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import sys
 import time
 from collections import defaultdict, deque
@@ -40,6 +38,7 @@ from temporal.server import ServerConfig, Timing
 from temporal.server_process import read_record
 from tests.support import database
 from tests.support.llm_server import LLMServer
+from tests.support.ports import free_port
 from tests.support.web_client import WebClient, web_client
 
 Json = dict[str, Any]
@@ -273,15 +272,6 @@ async def until(condition: Callable[[], bool], patience: float = PATIENCE, *, wh
                 raise TimeoutError(f"not within {patience:g} s: {what}")
             await asyncio.sleep(pause)
             pause = min(pause * 1.25, LONGEST_LOOK)
-
-
-def free_port() -> int:
-    """Return a free port below the range from which the system serves others meanwhile."""
-    while True:
-        port = random.randint(12000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def merged(base: Json, changes: Mapping[str, Any]) -> Json:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 
 RCLONE = Path(sys.executable).with_name("rclone")
 PATIENCE = 60.0

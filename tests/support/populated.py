@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx
 
-from tests.support.instance import PATIENCE, Instance, free_port, running_instance
+from tests.support.instance import PATIENCE, Instance, running_instance
 from tests.support.llm_server import Failure
+from tests.support.ports import free_port
 
 PASSWORD = "the operator's own"
 VIEWER = "who only looks"

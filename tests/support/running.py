@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
@@ -21,13 +19,7 @@ from tests.support.composed import forked
 from tests.support.crashing import MAESTRO, arm, disarm
 from tests.support.forking import FORKING, PATIENCE
 from tests.support.llm_server import LLMServer
-
-PORTS = range(10_100, 12_000)
-"""Below those that other tests choose from, and above the last one that browsers refuse to open.
-
-During a restart nobody holds our ports, so nobody else may choose them; each worker of pytest has some to itself.
-"""
-WORKERS = 8
+from tests.support.ports import free_ports
 
 Options = Mapping[str, Any]
 
@@ -169,22 +161,6 @@ async def running(folder: Path, llm: LLMServer, **options: Any) -> AsyncIterator
         yield maestro
     finally:
         await maestro.end()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
-    free = [port for port in random.sample(PORTS[worker::WORKERS], 50) if _free(port)]
-    return free[:count]
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def _configuration(data: Path, llm: LLMServer, ports: tuple[int, ...], options: Options) -> Mapping[str, object]:

@@ -21,7 +21,7 @@ from temporalio.service import RPCError
 from maestro import telemetry
 from tests.support.forking import PATIENCE, Around, Lasting
 from tests.support.llm_server import LLMServer
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 
 SERVER = Path(sys.executable).with_name("temporal")
 LOOK = 0.05

@@ -12,7 +12,7 @@ import grpc.aio
 import trustme
 
 from temporal.server import EmbeddedServer, ServerConfig
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 
 CHUNK = 65536
 NAMES = ("localhost", "127.0.0.1")

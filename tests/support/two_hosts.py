@@ -16,8 +16,8 @@ from sqlalchemy import make_url
 from tests.support.database import query
 from tests.support.forking import PATIENCE, Around
 from tests.support.llm_server import LLMServer
+from tests.support.ports import free_ports
 from tests.support.postgresql import database_url
-from tests.support.running import free_ports
 from tests.support.separate import READY, STANDS_BY, ForkedPart, Part, TemporalApart
 
 KEY = base64.b64encode(b"a key that both hosts of it have").decode()

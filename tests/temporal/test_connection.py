@@ -23,7 +23,8 @@ from temporal.client import (
 )
 from temporal.endpoint import Endpoint, Tls, explain_error
 from temporal.engine import WorkerLoop, WorkerParts
-from tests.support.instance import free_port, until
+from tests.support.instance import until
+from tests.support.ports import free_port
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server, tls_gate
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("connection")]

@@ -18,7 +18,7 @@ from maestro.domain.health import Diagnosis, DiagnosisLevel
 from temporal.client import connect
 from temporal.endpoint import Endpoint, Tls
 from temporal.namespace import SEARCH_ATTRIBUTES, diagnose_temporal, ensure_search_attributes, prepare_namespace
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 from tests.support.temporal_gate import key_gate, port_of, temporal_server, tls_gate
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("diagnosis")]

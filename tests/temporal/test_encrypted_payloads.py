@@ -24,8 +24,9 @@ from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Heartbeat
 from tests.support.command import maestro as run_command
 from tests.support.histories import payloads, stories, story
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("encrypted-payloads")]
 

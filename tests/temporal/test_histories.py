@@ -19,8 +19,9 @@ from connectors.base import FailureScope, NotDispatched, PermanentSend
 from maestro.domain.jobs.job import JobRef
 from temporal.deployments import build_name
 from tests.support.histories import payloads, stories, story
-from tests.support.instance import KEY, PATIENCE, Instance, free_port, running_instance, until
+from tests.support.instance import KEY, PATIENCE, Instance, running_instance, until
 from tests.support.llm_server import Failure
+from tests.support.ports import free_port
 from tests.support.web_ui import shown_steps
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("histories")]

@@ -25,7 +25,8 @@ from tests.histories.changed import CHANGED
 from tests.histories.record import FOLDER
 from tests.support.command import maestro as run_command
 from tests.support.forking import Ended
-from tests.support.instance import Instance, free_port, running_instance
+from tests.support.instance import Instance, running_instance
+from tests.support.ports import free_port
 from tests.support.temporal_gate import key_gate, tls_gate
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("replay-check")]

@@ -29,7 +29,8 @@ from temporal import server
 from temporal.namespace import SEARCH_ATTRIBUTES, ensure_search_attributes
 from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing, wait_until_ready
 from temporal.server_process import ServerRecord, find_binary, find_process, open_log, read_record
-from tests.support.instance import free_port, until
+from tests.support.instance import until
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 QUICK = Timing(first_restart=0.05, grace=5.0)

@@ -31,8 +31,9 @@ from temporal.reconciler import RECOVERIES, Reconciler
 from temporal.sdk import report_divergence
 from temporal.server import EmbeddedServer, ServerConfig
 from temporal.versions import Versions
-from tests.support.instance import free_port, until
+from tests.support.instance import until
 from tests.support.job_rows import JobRows
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
@@ -14,7 +13,6 @@ from typing import Any
 
 from benchmarks.machine import this_machine
 from benchmarks.processes import end_on_sigterm
-from tests.support.running import WORKERS
 from tests.torture.ledger import ALLOWED, FIGURES
 from tests.torture.plan import DEADLY
 from tests.torture.proof import JSON, PAGE, README, ROOT
@@ -176,20 +174,17 @@ async def play(run: Run, tell: Callable[[Run], None], seconds: float) -> None:
         tell(run)
 
     async with asyncio.TaskGroup() as lanes:
-        for lane in range(min(run.order.lanes, len(waiting))):
-            lanes.create_task(_play_lane(lane, run.order, next_episode, add))
+        for _ in range(min(run.order.lanes, len(waiting))):
+            lanes.create_task(_play_lane(run.order, next_episode, add))
 
 
 async def _play_lane(
-    lane: int, order: Order, next_episode: Callable[[], tuple[int, int] | None], add: Callable[[JsonObject], None]
+    order: Order, next_episode: Callable[[], tuple[int, int] | None], add: Callable[[JsonObject], None]
 ) -> None:
-    # The name of a worker of pytest gives each process ports of its own, which tests beside this run take last.
-    environment = {**os.environ, "PYTEST_XDIST_WORKER": f"gw{WORKERS - 1 - lane}"}
     command = (sys.executable, "-m", "tests.torture", "--serve", "--seed", str(order.seed), "--layout", order.layout)
     process = await asyncio.create_subprocess_exec(
         *(*command, "--store", order.store, "--folder", str(order.path.with_suffix("")), "--points", str(order.points)),
         cwd=ROOT,
-        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         limit=LONGEST,

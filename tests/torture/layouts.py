@@ -31,7 +31,8 @@ from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.support.locking import cut_connections, locked
 from tests.support.mounts import full_disk, mount_disk, unmount_disk
-from tests.support.running import Maestro, free_ports
+from tests.support.ports import free_ports
+from tests.support.running import Maestro
 from tests.support.two_hosts import Forwarder, Streams
 from tests.torture.plan import Disturbance, Harm, Menu
 

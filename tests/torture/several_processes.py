@@ -14,9 +14,8 @@ from tests.support.composed import crashing_parts
 from tests.support.crashing import arm, disarm, set_lock_wait
 from tests.support.evidence import Evidence
 from tests.support.four_platforms import Platforms
-from tests.support.instance import free_port
 from tests.support.llm_server import LLMServer
-from tests.support.running import free_ports
+from tests.support.ports import free_port, free_ports
 from tests.support.separate import FAST, READY, SHARED_KEYS, STANDS_BY, Separate, TemporalApart
 from tests.support.separate import Part as Process
 from tests.support.two_hosts import Forwarder, Host

@@ -13,7 +13,8 @@ from maestro.domain.errors import PortTaken
 from maestro.domain.health import METRICS_TYPE, ProcessHealth
 from maestro.observability.health import HealthServer, health_address
 from maestro.settings import Settings
-from tests.support.instance import free_port, until
+from tests.support.instance import until
+from tests.support.ports import free_port
 
 PROBLEM = "Temporal is not connected yet"
 

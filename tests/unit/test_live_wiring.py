@@ -21,7 +21,7 @@ from maestro.settings import Loaded, Settings
 from maestro.settings.keys import LEAVES, Key
 from maestro.settings.live import LiveSettings
 from maestro.supervision import Services
-from tests.support.running import free_ports
+from tests.support.ports import free_ports
 
 ONLY_LOOKED_AT = {"tools.approval"}
 """The start warns of names in it that no tool has; who asks whether a call needs a yes reads it then."""

@@ -9,9 +9,9 @@ from maestro.bootstrap.api import build_server
 from maestro.domain.settings.process import WebuiSettings
 from maestro.settings import Settings
 from tests.support.api_client import parts
-from tests.support.instance import free_port
 from tests.support.job_rows import JobRows
 from tests.support.outside import outside_tools, token_of, until_asked
+from tests.support.ports import free_port
 
 
 async def test_who_waits_for_an_answer_is_told_to_ask_again_when_the_process_ends(rows: JobRows) -> None:

@@ -16,7 +16,7 @@ from benchmarks.peers.servers import HermesConversation, LangGraph
 from benchmarks.peers.sockets import Maestro, MaestroConversation
 from benchmarks.peers.temporal_flow import FlowConversation, TemporalFlow
 from benchmarks.peers.trials import is_in_order
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 
 MACHINE = Machine("2026-11-24 10:00 UTC", "a processor", 2, 8.0, "Linux", "3.11.7", {}, (0.1, 0.2, 0.3), "0.2.0")
 

@@ -13,8 +13,9 @@ from connectors.web_client import ChatClient, ChatFailed, ChatVisit, ForeignChan
 from maestro.cli.chat import ChatScreen, ask_once
 from maestro.domain.messages import Address
 from tests.support.command import maestro
-from tests.support.instance import free_port, until
+from tests.support.instance import until
 from tests.support.memory_context import MemoryContext
+from tests.support.ports import free_port
 from tests.support.web_server import KEY, WebServer, web_server
 
 PATIENCE = 30.0

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,13 +12,8 @@ import pytest
 
 from maestro.domain.jobs.job import JobKind, JobStatus
 from tests.support.job_rows import SECRET_ANSWER, JobRows
+from tests.support.ports import free_port
 from tests.unit.cli.conftest import Maestro
-
-
-def free_port() -> int:
-    """Return a port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_the_list_is_a_table_with_whole_ids(rows: JobRows, maestro: Maestro) -> None:

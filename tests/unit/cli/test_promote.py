@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maestro.cli.main import run
-from tests.support.instance import free_port
+from tests.support.ports import free_port
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,9 @@ import pytest
 from connectors.base import ConnectorState
 from connectors.web import WebConfig, WebConnector
 from maestro.domain.errors import PortTaken, StoreBusy
-from tests.support.instance import free_port, until
+from tests.support.instance import until
 from tests.support.memory_context import MemoryContext
+from tests.support.ports import free_port
 from tests.support.web_server import SIGNING_KEY
 
 

@@ -11,8 +11,8 @@ from connectors.telegram.api import BUSY_SECONDS, TelegramClient
 from connectors.telegram.send import html_length
 from maestro.domain.errors import ConfigurationError, StoreBusy
 from maestro.domain.messages import Button, Receipt
-from tests.support.instance import free_port
 from tests.support.memory_context import MemoryContext
+from tests.support.ports import free_port
 from tests.support.telegram_bot import TelegramBot, chunk, telegram_bot
 from tests.support.telegram_server import ADA, Fault, TelegramServer
 
