@@ -12,6 +12,7 @@ from maestro.domain.schedules.schedule import Cron
 from maestro.store.store import Store
 from tests.chaos.promise import assert_books_closed, assert_delivered_once, assert_journal_closed
 from tests.support.chatting import person
+from tests.support.composed import TASK_TIMEOUT
 from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro
@@ -42,7 +43,7 @@ async def begin(maestro: Maestro, ref: str) -> str:
     client = await Client.connect(f"127.0.0.1:{maestro.temporal_port}", data_converter=pydantic_data_converter)
     job = JobRef(job_id="", run=1, heartbeat_seconds=3, model_seconds=60, tool_seconds=60, tool_rounds=5, schedule=ref)
     run = f"maestro-{ref}-2027-01-01T09:00:00Z"
-    await client.start_workflow("ScheduledWorkflow", job, id=run, task_queue="maestro")
+    await client.start_workflow("ScheduledWorkflow", job, id=run, task_queue="maestro", task_timeout=TASK_TIMEOUT)
     return run
 
 
