@@ -34,9 +34,13 @@ PASSING = frozenset(
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.RESOURCE_EXHAUSTED,
         RPCStatusCode.CANCELLED,
+        RPCStatusCode.UNKNOWN,
     }
 )
-"""gRPC statuses of a temporary failure, which say nothing about the rights of this client."""
+"""gRPC statuses of a temporary failure, which say nothing about the rights of this client.
+
+A request whose connection breaks before the answer ends with ``UNKNOWN`` (``transport error``).
+"""
 
 _ATTRIBUTES_TIMEOUT = timedelta(seconds=2)
 

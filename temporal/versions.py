@@ -74,8 +74,7 @@ class Versions:
             except RPCError as error:
                 if error.status in REFUSED:
                     return self._work_without(error)
-                if error.status not in PASSING:
-                    raise
+                log.info("versions.postponed", status=error.status.name)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.config = self.version.worker_config()

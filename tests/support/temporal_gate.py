@@ -88,6 +88,14 @@ async def plain_gate(target_port: int, port: int = 0) -> AsyncIterator[int]:
         yield port
 
 
+@contextlib.asynccontextmanager
+async def cutting_gate(target_port: int) -> AsyncIterator["CuttingGate"]:
+    """Pass connections through, and cut those on which a request comes while ``cuts`` are left."""
+    relay = CuttingGate(target_port)
+    async with await asyncio.start_server(relay.serve, "127.0.0.1", relay.port), relay:
+        yield relay
+
+
 def _server_context(authority: trustme.CA, names: Sequence[str], client_auth: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*names).configure_cert(context)
@@ -130,13 +138,37 @@ class _Relay:
             there, back = await asyncio.open_connection("127.0.0.1", self._target_port)
             self._writers.add(back)
             try:
-                await asyncio.gather(_copy(reader, back), _copy(there, writer))
+                await asyncio.gather(self.pass_on(reader, back), _copy(there, writer))
             finally:
                 self._writers.discard(back)
+                back.transport.abort()
         except OSError:
             writer.transport.abort()
         finally:
             self._writers.discard(writer)
+
+    async def pass_on(self, reader: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        """Pass what a client says on to the target."""
+        await _copy(reader, target)
+
+
+class CuttingGate(_Relay):
+    """A gate that cuts connections; ``cuts`` is the number of times that it still does."""
+
+    def __init__(self, target_port: int) -> None:
+        super().__init__(target_port)
+        self.port = free_port()
+        self.cuts = 0
+
+    async def pass_on(self, reader: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        """Pass on, or cut the connection instead of passing on what came."""
+        while block := await reader.read(CHUNK):
+            if self.cuts:
+                self.cuts -= 1
+                raise ConnectionAbortedError
+            target.write(block)
+            await target.drain()
+        target.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from temporalio import activity, workflow
 from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
+from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from maestro.domain.errors import TemporalUnavailable
@@ -27,6 +28,7 @@ from temporal.deployments import (
 )
 from temporal.endpoint import Endpoint
 from temporal.engine import FAILURE_TYPES, Engine, WorkerParts
+from temporal.namespace import ensure_search_attributes
 from temporal.reconciler import RECOVERIES, Reconciler
 from temporal.sdk import report_divergence
 from temporal.server import EmbeddedServer, ServerConfig
@@ -34,6 +36,7 @@ from temporal.versions import Versions
 from tests.support.instance import until
 from tests.support.job_rows import JobRows
 from tests.support.ports import free_port
+from tests.support.temporal_gate import cutting_gate
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]
 
@@ -370,6 +373,22 @@ async def test_a_server_without_versions_is_told_and_used_without_them(tmp_path:
         assert "does not let this worker use worker versions" in told
         with pytest.raises(TemporalUnavailable, match="did not make one the current version"):
             await promote_version(client, versions.version, 0)
+
+
+async def test_a_start_asks_again_after_the_connection_broke_in_its_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions_module, "RETRY_SECONDS", 0.05)
+    async with running_server(tmp_path) as address, cutting_gate(int(address.rpartition(":")[2])) as gate:
+        client, said = await open_client(f"127.0.0.1:{gate.port}"), list[str]()
+        versions = versions_of("one", said)
+        gate.cuts = 3
+        await versions.prepare(client)
+        assert (gate.cuts, said) == (0, [])
+        assert versions.config is not None
+        gate.cuts = 1
+        with pytest.raises(RPCError):
+            await ensure_search_attributes(client, "default")
 
 
 async def test_a_worker_polls_for_model_calls_only_after_its_libraries_are_loaded(tmp_path: Path) -> None:
