@@ -80,6 +80,7 @@ class Watchdog:
                 self._end_activation()
         except BaseException:
             if self._interrupted:
+                self._end_activation()
                 raise TimeoutError from None
             raise
         if self._interrupted:
@@ -115,11 +116,15 @@ class Watchdog:
                 self._awake.set()
 
     def _end_activation(self) -> None:
-        """Clear an interruption that arrives after the function has ended, so that it does not hit the caller."""
-        with self._lock:
-            self._began = None
-            if self._interrupted:
-                _clear_pending_hang()
+        """Clear an interruption that arrives after the function has ended, so that it does not hit the caller.
+
+        On a busy machine a further one may arrive before ``_began`` is None, which ends the interruptions.
+        """
+        while self._began is not None:
+            with suppress(ActivationHang), self._lock:
+                self._began = None
+                if self._interrupted:
+                    _clear_pending_hang()
 
     def _watch_activations(self) -> None:
         checked = 0

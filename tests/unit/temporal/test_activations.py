@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from temporal.sdk import ActivationExecutor, Watchdog
+from temporal.sdk import ActivationExecutor, ActivationHang, Watchdog, _raise_in_thread
 
 BRIEF = 0.05
 LIMIT = 2.0
@@ -143,6 +143,49 @@ def test_an_interruption_that_an_activation_survives_is_a_timeout_all_the_same()
 
     with pytest.raises(TimeoutError):
         watchdog.run(activation)
+    assert watchdog.run(lambda: "next") == "next"
+    watchdog.stop()
+
+
+class LateLock:
+    """A lock whose holder is interrupted once more before it gets the lock, as on a busy machine."""
+
+    def __init__(self) -> None:
+        self.interruptions = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if self.interruptions and threading.current_thread() is threading.main_thread():
+            self.interruptions -= 1
+            _raise_in_thread(threading.get_ident(), ActivationHang)
+            threading.get_ident()  # where the interruption arrives, at the latest
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_further_interruption_at_the_end_of_an_activation_is_its_last(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    now, lock = [0.0], LateLock()
+    watchdog = watchdog_at(now)
+    monkeypatch.setattr(watchdog, "_lock", lock)
+
+    def activation() -> None:
+        now[0] += LIMIT
+        try:
+            watchdog.check_activations()
+            hang()
+        finally:
+            lock.interruptions = times
+
+    with pytest.raises(TimeoutError):
+        watchdog.run(activation)
+    now[0] += LIMIT
+    watchdog.check_activations()
+    assert (watchdog.hangs, lock.interruptions) == (1, 0)
     assert watchdog.run(lambda: "next") == "next"
     watchdog.stop()
 
