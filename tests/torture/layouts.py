@@ -110,6 +110,9 @@ REASONS, BUG = ("maestro: ", "maestro.domain.errors."), "maestro: unexpected"
 STORE_WORDS = ("store", "database", "disk", "no space")
 """A reason that is about the store has one of these words."""
 
+HARMS_OF_THE_STORE = (Harm.LOCK, Harm.DISK, Harm.DATABASE, Harm.STOP)
+"""While these last, the store cannot be used: a process may be stopped while it holds the lock of SQLite."""
+
 
 def is_refusal(output: Sequence[str], ready: str) -> bool:
     """Return whether a process with this output was never ready, and ended because the store cannot be used."""
@@ -136,6 +139,7 @@ class Layout(ABC):
     async def apply(self, one: Disturbance) -> Harm:
         """Do what a disturbance says, and return what was done; processes that died are started without waiting."""
         await self._start_again()
+        self._may_refuse |= one.harm in HARMS_OF_THE_STORE
         match one.harm:
             case Harm.KILL:
                 await self.kill(one.target)
@@ -178,7 +182,6 @@ class Layout(ABC):
                 await one.begin()
 
     async def _disturb_surroundings(self, one: Disturbance) -> None:
-        self._may_refuse |= one.harm in (Harm.LOCK, Harm.DISK, Harm.DATABASE)
         match one.harm:
             case Harm.LOCK:
                 # As many times longer as the store waits longer for the lock.
