@@ -80,7 +80,7 @@ class Watchdog:
                 self._end_activation()
         except BaseException:
             if self._interrupted:
-                self._end_activation()
+                self._end_activation()  # Another interruption may have hit the call above.
                 raise TimeoutError from None
             raise
         if self._interrupted:
@@ -118,7 +118,8 @@ class Watchdog:
     def _end_activation(self) -> None:
         """Clear an interruption that arrives after the function has ended, so that it does not hit the caller.
 
-        On a busy machine a further one may arrive before ``_began`` is None, which ends the interruptions.
+        Interruptions come until ``_began`` is None. On a busy machine another one may arrive before that is set, so
+        setting it is repeated.
         """
         while self._began is not None:
             with suppress(ActivationHang), self._lock:

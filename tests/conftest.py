@@ -19,7 +19,7 @@ from tests.support.one_template_code import share_compiled_templates
 from tests.support.one_trust_store import share_trusted_certificates
 
 MOST_WORKERS = 8
-"""A worker with its browser, Temporal server and copies of Maestro takes up to 2 GB of memory."""
+"""A limit for the memory: a worker with its browser, Temporal server and copies of Maestro takes up to 2 GB."""
 
 GO = {"GOGC": "off", "GOMEMLIMIT": "400MiB"}
 """Temporal servers of tests collect garbage when they have this much: it took a quarter of their CPU time."""
