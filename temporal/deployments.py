@@ -58,11 +58,13 @@ REFUSED = frozenset(
         RPCStatusCode.UNIMPLEMENTED,
         RPCStatusCode.PERMISSION_DENIED,
         RPCStatusCode.UNAUTHENTICATED,
-        RPCStatusCode.FAILED_PRECONDITION,
         RPCStatusCode.INVALID_ARGUMENT,
     }
 )
-"""Answers of a server that knows no versions, has them turned off, or does not let Maestro use them."""
+"""Answers of a server that knows no versions, has them turned off, or does not let Maestro use them.
+
+``FAILED_PRECONDITION`` is none of them: a server that started a moment ago answers so until its own workers poll.
+"""
 _REPLACED = frozenset(
     {
         WorkerDeploymentVersionStatus.WORKER_DEPLOYMENT_VERSION_STATUS_DRAINING,
@@ -205,7 +207,7 @@ async def promote_version(client: Client, version: WorkerVersion, seconds: float
                 previous = state.current if state is not None else ""
             await set_current(client, version)
         except RPCError as error:
-            if error.status in REFUSED - {RPCStatusCode.FAILED_PRECONDITION} or is_over(until):
+            if error.status in REFUSED or is_over(until):
                 raise TemporalUnavailable(
                     f"Temporal did not make {version.build} the current version of {version.deployment} "
                     f"({error.message}). Start `maestro worker` of that release first, and let it run."

@@ -27,15 +27,11 @@ from temporal.schedules import DesiredSchedule, desired_schedule, put_schedule, 
 AT_ONCE = 20
 LONGEST_PAUSE = 5.0
 
-REFUSALS = frozenset(
-    {
-        RPCStatusCode.INVALID_ARGUMENT,
-        RPCStatusCode.FAILED_PRECONDITION,
-        RPCStatusCode.OUT_OF_RANGE,
-        RPCStatusCode.UNIMPLEMENTED,
-    }
-)
-"""Refusals that a retry would get again; the next attempt follows a change of the row, or a full comparison."""
+REFUSALS = frozenset({RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.OUT_OF_RANGE, RPCStatusCode.UNIMPLEMENTED})
+"""Refusals that a retry would get again; the next attempt follows a change of the row, or a full comparison.
+
+``FAILED_PRECONDITION`` is none of them: a server that started a moment ago answers so until its own workers poll.
+"""
 
 DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
 """Refusals for missing rights, which an administrator has to grant; retried soon, and stored in the row."""

@@ -26,10 +26,17 @@ PERMISSION_DENIED = grpc.StatusCode.PERMISSION_DENIED
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+NO_WORKERS = ("--dynamic-config-value", "worker.perNamespaceWorkerCount=0")
+"""With these arguments, a server has no workers of its own, as in the first seconds after a start when it is busy.
+
+Such workers answer questions about schedules and deployments.
+"""
+
+
 @contextlib.asynccontextmanager
-async def temporal_server(folder: Path) -> AsyncIterator[EmbeddedServer]:
+async def temporal_server(folder: Path, *arguments: str) -> AsyncIterator[EmbeddedServer]:
     """Run a real Temporal server with its data in an existing folder; its namespace has what Maestro needs."""
-    server = EmbeddedServer(ServerConfig(folder, free_port(), free_port()), report=lambda _: None)
+    server = EmbeddedServer(ServerConfig(folder, free_port(), free_port(), extra_args=arguments), report=lambda _: None)
     await server.start()
     try:
         yield server

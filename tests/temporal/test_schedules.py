@@ -42,13 +42,14 @@ from maestro.domain.schedules.times import times_after
 from maestro.domain.settings.jobs import ScheduleSettings
 from maestro.store.background.schedules import ScheduleRuns
 from maestro.store.store import Store
+from temporal import schedules as schedules_module
 from temporal.client import connect
 from temporal.dispatcher import Queues, RunSettings
 from temporal.endpoint import Endpoint
 from temporal.schedule_keeper import ScheduleKeeper
 from temporal.schedules import schedule_spec
 from tests.support.fresh_store import fresh_store
-from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server
+from tests.support.temporal_gate import NO_WORKERS, key_gate, plain_gate, port_of, temporal_server
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("schedules")]
 
@@ -272,6 +273,27 @@ async def test_what_temporal_does_not_let_us_do_is_said_and_tried_again(place: P
         assert await keeper.update_schedules(place.client)
         assert await place.there(ref)
     assert place.row(ref).follow_error == ""
+
+
+async def test_a_change_is_sent_again_while_the_server_has_no_workers_of_its_own(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, folder = place.plan(), tmp_path / "server"
+    folder.mkdir()
+    async with temporal_server(folder) as server:
+        place.client = await connect(Endpoint(server.address, "default"))
+        assert await place.keeper().update_schedules(place.client)
+        assert await place.there(ref)  # Its answer shows that the first task of the schedule's own workflow has ended.
+    place.change(ref, enabled=False)
+    monkeypatch.setattr(schedules_module, "_REQUEST_TIMEOUT", timedelta(seconds=1.5))
+    async with temporal_server(folder, *NO_WORKERS) as server:
+        keeper = place.keeper()
+        assert not await keeper.update_schedules(await connect(Endpoint(server.address, "default")))
+    assert place.row(ref).follow_error == ""
+    async with temporal_server(folder) as server:
+        place.client = await connect(Endpoint(server.address, "default"))
+        await until(lambda: keeper.update_schedules(place.client), "an answer to the change")
+        assert (await place.handle(ref).describe()).schedule.state.paused
 
 
 async def test_what_is_planned_while_temporal_is_away_is_told_when_it_is_back(place: Place, server: int) -> None:

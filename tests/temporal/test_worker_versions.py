@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 from temporalio import activity, workflow
 from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
 from temporalio.service import RPCError
@@ -16,6 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from maestro.domain.errors import TemporalUnavailable
 from maestro.domain.health import Diagnosis, DiagnosisLevel
 from maestro.domain.jobs.job import JobStatus
+from temporal import deployments as deployments_module
 from temporal import versions as versions_module
 from temporal.client import connect
 from temporal.deployments import (
@@ -31,12 +33,10 @@ from temporal.engine import FAILURE_TYPES, Engine, WorkerParts
 from temporal.namespace import ensure_search_attributes
 from temporal.reconciler import RECOVERIES, Reconciler
 from temporal.sdk import report_divergence
-from temporal.server import EmbeddedServer, ServerConfig
 from temporal.versions import Versions
 from tests.support.instance import until
 from tests.support.job_rows import JobRows
-from tests.support.ports import free_port
-from tests.support.temporal_gate import cutting_gate
+from tests.support.temporal_gate import NO_WORKERS, cutting_gate, plain_gate, port_of, temporal_server
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]
 
@@ -88,12 +88,8 @@ class NewWaiting(OldWaiting):
 @asynccontextmanager
 async def running_server(folder: Path, *arguments: str) -> AsyncIterator[str]:
     """Run a Temporal server and return its address."""
-    server = EmbeddedServer(ServerConfig(folder, free_port(), free_port(), extra_args=arguments), report=lambda _: None)
-    await server.start()
-    try:
+    async with temporal_server(folder, *arguments) as server:
         yield server.address
-    finally:
-        await server.stop()
 
 
 async def open_client(address: str) -> Client:
@@ -389,6 +385,29 @@ async def test_a_start_asks_again_after_the_connection_broke_in_its_requests(
         gate.cuts = 1
         with pytest.raises(RPCError):
             await ensure_search_attributes(client, "default")
+
+
+async def test_a_start_asks_again_while_the_server_has_no_workers_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker without a version would get no jobs: those stay with the current version."""
+    monkeypatch.setattr(versions_module, "RETRY_SECONDS", 0.05)
+    said = list[str]()
+    async with running_server(tmp_path) as address:
+        await versions_of("one", said).prepare(await open_client(address))
+    monkeypatch.setattr(deployments_module, "ASK_TIMEOUT", timedelta(seconds=1.5))
+    versions = versions_of("one", said)
+    with structlog.testing.capture_logs() as lines:
+        async with temporal_server(tmp_path, *NO_WORKERS) as server, plain_gate(port_of(server)) as port:
+            preparing = asyncio.create_task(versions.prepare(await open_client(f"127.0.0.1:{port}")))
+            await until(
+                lambda: preparing.done() or any(line.get("status") == "FAILED_PRECONDITION" for line in lines),
+                what="the server's answer",
+            )
+        async with temporal_server(tmp_path) as server, plain_gate(port_of(server), port), asyncio.timeout(60):
+            await preparing
+    assert versions.config is not None
+    assert said == []
 
 
 async def test_a_worker_polls_for_model_calls_only_after_its_libraries_are_loaded(tmp_path: Path) -> None:
