@@ -295,10 +295,12 @@ class ServerProcess:
 
     async def _send_signal(self, number: signal.Signals) -> None:
         if self._child is not None:
-            if self._child.returncode is None:
-                self._child.send_signal(number)
-        elif await asyncio.to_thread(self.record.is_running):
-            with suppress(ProcessLookupError):  # The process may end between the check and the signal.
+            runs = self._child.returncode is None
+        else:
+            runs = await asyncio.to_thread(self.record.is_running)
+        if runs:
+            # asyncio.subprocess.Process.send_signal may take the exit code of a process that ends at this moment.
+            with suppress(ProcessLookupError):
                 os.kill(self.record.pid, number)
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.forking import PATIENCE, Ended, forked
+from tests.support.forking import PATIENCE, Ended, forked, send_signal
 from tests.support.postgresql import store_environment
 
 __all__ = ["COMMAND", "PATIENCE", "Ended", "Ports", "UpProcess", "maestro", "up"]
@@ -56,8 +56,7 @@ class UpProcess:
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
-        if self.process.returncode is None:
-            self.process.send_signal(number)
+        send_signal(self.process, number)
         await asyncio.wait_for(self.process.communicate(), PATIENCE)
         assert self.process.returncode is not None
         return self.process.returncode

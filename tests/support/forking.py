@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -98,11 +98,10 @@ class Lasting:
         """The id of the process."""
         return self._popen.pid
 
-    def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal; raises ``ProcessLookupError`` when it has ended."""
-        if self._popen.poll() is not None:
-            raise ProcessLookupError
-        os.kill(self._popen.pid, number)
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._popen.poll()
 
     async def wait(self) -> int:
         """Return its exit code when it has ended."""
@@ -110,6 +109,17 @@ class Lasting:
         if code is None:
             raise TimeoutError
         return code
+
+
+def send_signal(process: asyncio.subprocess.Process | Lasting, number: signal.Signals) -> None:
+    """Send a signal to a process; harmless when it has ended.
+
+    The method of asyncio's process asks the kernel whether the process has ended. If it has, that question takes the
+    exit code, and ``wait`` returns 255.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def be_the_command(given: Given, files: list[Path]) -> None:

@@ -19,7 +19,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro import telemetry
-from tests.support.forking import PATIENCE, Around, Lasting
+from tests.support.forking import PATIENCE, Around, Lasting, send_signal
 from tests.support.llm_server import LLMServer
 from tests.support.ports import free_ports
 
@@ -86,8 +86,7 @@ class Part:
         """Send a signal, a kill unless told otherwise, and return the exit code; harmless when it has ended."""
         if self._process is None:
             return 0
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        send_signal(self._process, number)
         code = await asyncio.wait_for(self._process.wait(), PATIENCE)
         assert self._reading is not None
         await self._reading
@@ -102,7 +101,7 @@ class Part:
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, as one that stops it or lets it go on."""
         assert self._process is not None
-        self._process.send_signal(number)
+        send_signal(self._process, number)
 
     async def _start(self) -> Started:
         return await asyncio.create_subprocess_exec(

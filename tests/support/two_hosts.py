@@ -145,8 +145,7 @@ class Host:
     def go_on(self) -> None:
         """Let every process go on."""
         for part in self.parts.values():
-            with contextlib.suppress(ProcessLookupError):
-                part.send_signal(signal.SIGCONT)
+            part.send_signal(signal.SIGCONT)
 
 
 class TwoHosts:

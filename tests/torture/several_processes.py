@@ -1,7 +1,6 @@
 """Layouts of separate processes: one of each kind on one host, or one of each kind on two hosts with PostgreSQL."""
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -154,8 +153,7 @@ class SeveralProcesses(Layout):
         stopped += [self._temporal] if target in (TEMPORAL, ALL) else []
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for one in stopped:
-                with contextlib.suppress(ProcessLookupError):
-                    one.send_signal(number)
+                one.send_signal(number)
             await asyncio.sleep(seconds if number == signal.SIGSTOP else 0)
 
     async def upgrade(self) -> None:
