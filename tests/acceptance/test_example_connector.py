@@ -132,7 +132,6 @@ async def answered(server: Homeserver, room: str, texts: Sequence[str]) -> None:
     assert server.shown(room) == list(texts)
 
 
-@pytest.mark.timeout(300)  # two cold starts, each of which imports everything anew
 async def test_people_in_matrix_are_answered_before_and_after_a_kill(installed: Path, tmp_path: Path) -> None:
     with LLMServer.running() as llm:
         async with Homeserver.running() as server:

@@ -16,7 +16,7 @@ from tests.support.web_client import web_client
 from tests.unit.architecture.source import ROOT
 
 # The environment is made once for all of these.
-pytestmark = [pytest.mark.xdist_group("installed"), pytest.mark.timeout(400)]
+pytestmark = pytest.mark.xdist_group("installed")
 
 MOST_MEBIBYTES = 480
 ASK_WITH_TOOLS = """

@@ -18,11 +18,7 @@ from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.xdist_group("chaos-compaction"),
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-compaction")]
 
 FORGETFUL = {"slug": "helper", "role": "conductor", "model": "openai/nobody-knows-this-model"}
 """Its window is 8,192 tokens, so a conversation may take 6,144."""

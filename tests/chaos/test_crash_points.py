@@ -32,7 +32,7 @@ from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AGENTS = [{"slug": "helper"}, {"slug": "handy", "tools": ["note"]}]
 

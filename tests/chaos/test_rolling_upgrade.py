@@ -28,11 +28,7 @@ from tests.support.next_release import NEXT, NUMBER, ReleasePart, copy_next_rele
 from tests.support.ports import free_port
 from tests.support.separate import FAST, READY, Separate, TemporalApart
 
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.xdist_group("separate"),
-    pytest.mark.timeout(600),  # the processes of the next release import everything anew, a minute on a busy machine
-]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]
 
 LANES, EACH = 20, 5
 """A hundred messages in flight: each person says all of theirs at once, and a lane answers them one after the other."""

@@ -13,8 +13,6 @@ SEED = 1
 EPISODES = 2
 """Those of one test, which has a Maestro of its own: the tests run side by side."""
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
-
 
 @pytest.mark.parametrize(
     "first", range(1, 1 + KILLS // KILLS_OF_AN_EPISODE, EPISODES), ids=lambda number: f"seed-{SEED}-episode-{number}"
