@@ -18,7 +18,7 @@ from tests.support.instance import Instance, Row, running_instance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-AWAY = 35
+AWAY = 25
 YEARLY = "0 9 1 1 *"
 QUICKLY = {"shortestIntervalSeconds": 1, "followSeconds": 0.05}
 AGENTS = [{"slug": "ada"}, {"slug": "bob"}, {"slug": "boss", "role": "conductor"}]
@@ -163,7 +163,7 @@ async def test_ten_restarts_in_a_minute_cause_no_extra_run(tmp_path: Path) -> No
 
 @pytest.mark.xdist_group("schedules-downtime")
 async def test_after_downtime_there_is_one_catch_up_and_then_the_old_grid(tmp_path: Path) -> None:
-    """35 seconds away on a grid of ten; the start after that comes with other settings, so everything is told anew."""
+    """25 seconds away on a grid of ten; the start after that comes with other settings, so everything is told anew."""
     async with its_own(tmp_path) as maestro:
         ref = plan(maestro, "steady", "every 10s")
         await fired(maestro, ref, 1)
