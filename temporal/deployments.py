@@ -58,13 +58,11 @@ REFUSED = frozenset(
         RPCStatusCode.UNIMPLEMENTED,
         RPCStatusCode.PERMISSION_DENIED,
         RPCStatusCode.UNAUTHENTICATED,
+        RPCStatusCode.FAILED_PRECONDITION,
         RPCStatusCode.INVALID_ARGUMENT,
     }
 )
-"""Answers of a server that knows no versions, has them turned off, or does not let Maestro use them.
-
-``FAILED_PRECONDITION`` is none of them: a server that started a moment ago answers so until its own workers poll.
-"""
+"""Answers of a server that knows no versions, has them turned off, or does not let Maestro use them."""
 _REPLACED = frozenset(
     {
         WorkerDeploymentVersionStatus.WORKER_DEPLOYMENT_VERSION_STATUS_DRAINING,
@@ -138,6 +136,9 @@ async def describe_deployment(client: Client, deployment: str) -> DeploymentStat
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
+        if error.status is RPCStatusCode.FAILED_PRECONDITION:
+            # Workers inside the server answer this question, and they do not poll yet after a start of the server.
+            raise RPCError(error.message, RPCStatusCode.UNAVAILABLE, error.raw_grpc_status) from error
         raise
     return DeploymentState.of(answer)
 
@@ -207,7 +208,7 @@ async def promote_version(client: Client, version: WorkerVersion, seconds: float
                 previous = state.current if state is not None else ""
             await set_current(client, version)
         except RPCError as error:
-            if error.status in REFUSED or is_over(until):
+            if error.status in REFUSED - {RPCStatusCode.FAILED_PRECONDITION} or is_over(until):
                 raise TemporalUnavailable(
                     f"Temporal did not make {version.build} the current version of {version.deployment} "
                     f"({error.message}). Start `maestro worker` of that release first, and let it run."

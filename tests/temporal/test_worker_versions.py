@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 from temporalio import activity, workflow
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentManagerRequest
 from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -371,6 +372,26 @@ async def test_a_server_without_versions_is_told_and_used_without_them(tmp_path:
             await promote_version(client, versions.version, 0)
 
 
+async def test_a_deployment_that_others_manage_is_told_and_its_jobs_are_done_without_versions(tmp_path: Path) -> None:
+    async with running_server(tmp_path) as address:
+        client, said = await open_client(address), list[str]()
+        async with release(await open_client(address), "other", OldWaiting) as other, asyncio.timeout(30):
+            while await describe_deployment(client, QUEUE) is None:  # noqa: ASYNC110 - Temporal tells nobody
+                await asyncio.sleep(0.1)
+        managed = SetWorkerDeploymentManagerRequest(
+            namespace=client.namespace,
+            deployment_name=other.deployment,
+            manager_identity="a controller",
+            identity="an administrator",
+        )
+        await client.workflow_service.set_worker_deployment_manager(managed)
+        versions = versions_of("one", said)
+        await versions.prepare(client)
+        assert versions.config is None
+        (told,) = said
+        assert "does not let this worker use worker versions (FAILED_PRECONDITION" in told
+
+
 async def test_a_start_asks_again_after_the_connection_broke_in_its_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,7 +422,7 @@ async def test_a_start_asks_again_while_the_server_has_no_workers_of_its_own(
         async with temporal_server(tmp_path, *NO_WORKERS) as server, plain_gate(port_of(server)) as port:
             preparing = asyncio.create_task(versions.prepare(await open_client(f"127.0.0.1:{port}")))
             await until(
-                lambda: preparing.done() or any(line.get("status") == "FAILED_PRECONDITION" for line in lines),
+                lambda: preparing.done() or any(line.get("status") == "UNAVAILABLE" for line in lines),
                 what="the server's answer",
             )
         async with temporal_server(tmp_path) as server, plain_gate(port_of(server), port), asyncio.timeout(60):
