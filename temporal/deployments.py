@@ -129,7 +129,11 @@ class DeploymentState:
 
 
 async def describe_deployment(client: Client, deployment: str) -> DeploymentState | None:
-    """Return the state of a deployment, None if no worker of it ever polled; raises ``RPCError``."""
+    """Return the state of a deployment, None if no worker of it ever polled; raises ``RPCError``.
+
+    ``FAILED_PRECONDITION`` is raised as ``UNAVAILABLE``: workers inside the server answer this question, and they do
+    not poll yet when the server has just started.
+    """
     request = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment)
     try:
         answer = await client.workflow_service.describe_worker_deployment(request, timeout=ASK_TIMEOUT)
@@ -137,7 +141,6 @@ async def describe_deployment(client: Client, deployment: str) -> DeploymentStat
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         if error.status is RPCStatusCode.FAILED_PRECONDITION:
-            # Workers inside the server answer this question, and they do not poll yet after a start of the server.
             raise RPCError(error.message, RPCStatusCode.UNAVAILABLE, error.raw_grpc_status) from error
         raise
     return DeploymentState.of(answer)

@@ -28,13 +28,16 @@ AT_ONCE = 20
 LONGEST_PAUSE = 5.0
 
 REFUSALS = frozenset({RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.OUT_OF_RANGE, RPCStatusCode.UNIMPLEMENTED})
-"""Refusals that a retry would get again; the next attempt follows a change of the row, or a full comparison.
+"""Refusals that a retry would get again; the next attempt follows a change of the row, or a full comparison."""
 
-``FAILED_PRECONDITION`` is none of them: a server that started a moment ago answers so until its own workers poll.
+PASSING_REFUSALS = frozenset(
+    {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.FAILED_PRECONDITION}
+)
+"""Refusals that end without a change of the row; retried soon, and stored in the row.
+
+An administrator has to grant a right, or (``FAILED_PRECONDITION``) the workers inside a server that has just started do
+not poll yet.
 """
-
-DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
-"""Refusals for missing rights, which an administrator has to grant; retried soon, and stored in the row."""
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +131,7 @@ class ScheduleKeeper:
             if error.status not in REFUSALS:
                 log.info("schedule.postponed", schedule=planned.ref, status=error.status.name)
                 self._to_retry.add(desired.id)
-            if error.status not in REFUSALS | DENIALS:
+            if error.status not in REFUSALS | PASSING_REFUSALS:
                 return None
             return FollowedSchedule(planned, planned.followed, f"Temporal refused: {error.message}"[:300])
         return FollowedSchedule(planned, desired.digest)

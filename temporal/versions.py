@@ -32,6 +32,8 @@ from temporal.namespace import PASSING
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the versions of the deployment."""
 RETRY_SECONDS = 1.0
+QUIET_SECONDS = 30.0
+"""Seconds of failures at the start after which the operator is told."""
 ABANDONED_SECONDS = 10.0
 """Seconds for which a task waits until its version counts as gone, though its worker may have been killed just now.
 
@@ -65,6 +67,7 @@ class Versions:
 
     async def prepare(self, client: Client) -> None:
         """Find out whether Temporal has versions, and make this one current in a deployment without a current one."""
+        report_at, reported = asyncio.get_running_loop().time() + QUIET_SECONDS, False
         while True:
             try:
                 state = await describe_deployment(client, self.version.deployment)
@@ -74,7 +77,13 @@ class Versions:
             except RPCError as error:
                 if error.status in REFUSED:
                     return self._work_without(error)
-                log.info("versions.postponed", status=error.status.name)
+                log.info("versions.postponed", status=error.status.name, reason=error.message)
+                if not reported and is_over(report_at):
+                    reported = True
+                    self._report(
+                        f"Temporal does not say which worker version is current ({error.message}). This worker takes "
+                        "no jobs until it does. Check that the server runs, and its own workers (its worker service)."
+                    )
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self.config = self.version.worker_config()

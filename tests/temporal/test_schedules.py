@@ -285,15 +285,21 @@ async def test_a_change_is_sent_again_while_the_server_has_no_workers_of_its_own
         assert await place.keeper().update_schedules(place.client)
         assert await place.there(ref)  # Its answer shows that the first task of the schedule's own workflow has ended.
     place.change(ref, enabled=False)
-    monkeypatch.setattr(schedules_module, "_REQUEST_TIMEOUT", timedelta(seconds=1.5))
     async with temporal_server(folder, *NO_WORKERS) as server:
-        keeper = place.keeper()
-        assert not await keeper.update_schedules(await connect(Endpoint(server.address, "default")))
-    assert place.row(ref).follow_error == ""
+        client, keeper = await connect(Endpoint(server.address, "default")), place.keeper()
+
+        async def is_refused() -> bool:
+            assert not await keeper.update_schedules(client)
+            return place.row(ref).follow_error.startswith("Temporal refused: no poller seen")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(schedules_module, "_REQUEST_TIMEOUT", timedelta(seconds=1.5))
+            await until(is_refused, "the answer of a server without workers")
     async with temporal_server(folder) as server:
         place.client = await connect(Endpoint(server.address, "default"))
         await until(lambda: keeper.update_schedules(place.client), "an answer to the change")
         assert (await place.handle(ref).describe()).schedule.state.paused
+    assert place.row(ref).follow_error == ""
 
 
 async def test_what_is_planned_while_temporal_is_away_is_told_when_it_is_back(place: Place, server: int) -> None:

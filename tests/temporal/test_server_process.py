@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,18 @@ async def test_a_watch_ends_a_server_that_no_record_names_and_no_other(tmp_path:
     file.unlink()
     assert await server.wait() == -signal.SIGTERM
     await watch.wait()
+
+
+async def test_a_server_that_ends_by_itself_while_it_is_ended_keeps_its_exit_code() -> None:
+    codes = []
+    for _ in range(20):
+        child = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 3")
+        record = ServerRecord(pid=child.pid, started="", command=(), program="", port=1, ui_port=2)
+        with suppress(ChildProcessError):  # The event loop has the exit code already.
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop must not see the end first
+        await ServerProcess(record, child).end_process(5)
+        codes.append(child.returncode)
+    assert codes == [3] * 20
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"pid": 1}', "\xff"])

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -375,8 +375,11 @@ async def test_a_server_without_versions_is_told_and_used_without_them(tmp_path:
 async def test_a_deployment_that_others_manage_is_told_and_its_jobs_are_done_without_versions(tmp_path: Path) -> None:
     async with running_server(tmp_path) as address:
         client, said = await open_client(address), list[str]()
-        async with release(await open_client(address), "other", OldWaiting) as other, asyncio.timeout(30):
-            while await describe_deployment(client, QUEUE) is None:  # noqa: ASYNC110 - Temporal tells nobody
+        async with release(await open_client(address), "other", OldWaiting) as other, asyncio.timeout(60):
+            state = None
+            while state is None:  # The server tells no client when its own workers know a deployment.
+                with suppress(RPCError):
+                    state = await describe_deployment(client, QUEUE)
                 await asyncio.sleep(0.1)
         managed = SetWorkerDeploymentManagerRequest(
             namespace=client.namespace,
@@ -416,19 +419,21 @@ async def test_a_start_asks_again_while_the_server_has_no_workers_of_its_own(
     said = list[str]()
     async with running_server(tmp_path) as address:
         await versions_of("one", said).prepare(await open_client(address))
-    monkeypatch.setattr(deployments_module, "ASK_TIMEOUT", timedelta(seconds=1.5))
+    monkeypatch.setattr(versions_module, "QUIET_SECONDS", 0.0)
     versions = versions_of("one", said)
-    with structlog.testing.capture_logs() as lines:
-        async with temporal_server(tmp_path, *NO_WORKERS) as server, plain_gate(port_of(server)) as port:
+    async with temporal_server(tmp_path, *NO_WORKERS) as server, plain_gate(port_of(server)) as port:
+        with monkeypatch.context() as patch, structlog.testing.capture_logs() as lines:
+            patch.setattr(deployments_module, "ASK_TIMEOUT", timedelta(seconds=1.5))
             preparing = asyncio.create_task(versions.prepare(await open_client(f"127.0.0.1:{port}")))
             await until(
-                lambda: preparing.done() or any(line.get("status") == "UNAVAILABLE" for line in lines),
+                lambda: preparing.done() or any("no poller seen" in line.get("reason", "") for line in lines),
                 what="the server's answer",
             )
-        async with temporal_server(tmp_path) as server, plain_gate(port_of(server), port), asyncio.timeout(60):
-            await preparing
+    async with temporal_server(tmp_path) as server, plain_gate(port_of(server), port), asyncio.timeout(60):
+        await preparing
     assert versions.config is not None
-    assert said == []
+    (told,) = said
+    assert "takes no jobs until it does" in told
 
 
 async def test_a_worker_polls_for_model_calls_only_after_its_libraries_are_loaded(tmp_path: Path) -> None:
