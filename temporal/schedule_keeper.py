@@ -30,7 +30,7 @@ LONGEST_PAUSE = 5.0
 REFUSALS = frozenset({RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.OUT_OF_RANGE, RPCStatusCode.UNIMPLEMENTED})
 """Refusals that a retry would get again; the next attempt follows a change of the row, or a full comparison."""
 
-PASSING_REFUSALS = frozenset(
+TEMPORARY_REFUSALS = frozenset(
     {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.FAILED_PRECONDITION}
 )
 """Refusals that end without a change of the row; retried soon, and stored in the row.
@@ -131,7 +131,7 @@ class ScheduleKeeper:
             if error.status not in REFUSALS:
                 log.info("schedule.postponed", schedule=planned.ref, status=error.status.name)
                 self._to_retry.add(desired.id)
-            if error.status not in REFUSALS | PASSING_REFUSALS:
+            if error.status not in REFUSALS | TEMPORARY_REFUSALS:
                 return None
             return FollowedSchedule(planned, planned.followed, f"Temporal refused: {error.message}"[:300])
         return FollowedSchedule(planned, desired.digest)

@@ -130,9 +130,7 @@ def test_no_request_finds_a_bug(method: str, rows: JobRows, app: FastAPI) -> Non
     assert {one.method.upper() for one in operations} == set(STATUSES)
     everything = Counter[int]()
     faults: list[str] = []
-    for operation in operations:
-        if operation.method.upper() != method:
-            continue
+    for operation in (one for one in operations if one.method.upper() == method):
         asked = Asked(operation, agent if operation.path == "/mcp" else basic(), known)
         all_kinds(asked)
         assert operation.path == NOT_OURS or not {401, 403, 429} & set(asked.statuses), operation.label

@@ -122,6 +122,12 @@ def send_signal(process: asyncio.subprocess.Process | Lasting, number: signal.Si
             os.kill(process.pid, number)
 
 
+def block_until_ended(process: asyncio.subprocess.Process) -> None:
+    """Return when a process has ended; the event loop is blocked until then, so it has seldom taken the exit code."""
+    with suppress(ChildProcessError):  # The event loop has the exit code already.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
 def be_the_command(given: Given, files: list[Path]) -> None:
     """Be the process of a command, to its end."""
     for descriptor, (file, (_, flags)) in enumerate(zip(files, STREAMS, strict=True)):

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from temporal.server_process import (
     read_record,
     start_watch_process,
 )
+from tests.support.forking import block_until_ended
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,8 +60,7 @@ async def test_a_server_that_ends_by_itself_while_it_is_ended_keeps_its_exit_cod
     for _ in range(20):
         child = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 3")
         record = ServerRecord(pid=child.pid, started="", command=(), program="", port=1, ui_port=2)
-        with suppress(ChildProcessError):  # The event loop has the exit code already.
-            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop must not see the end first
+        block_until_ended(child)
         await ServerProcess(record, child).end_process(5)
         codes.append(child.returncode)
     assert codes == [3] * 20
